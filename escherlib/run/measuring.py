@@ -1,0 +1,147 @@
+"""The measuring half of a run: device, telemetry beside it, and the life of one record from `running` to its end."""
+
+import time
+import traceback
+from contextlib import nullcontext
+
+from escherlib.errors import Refused
+from escherlib.method import describe
+from escherlib.run import records
+from escherlib.run.records import Record
+
+MEMORY_ERRORS = ("OutOfMemoryError", "MemoryError")
+
+
+class Measurer:
+    """Opens the device on first use, keeps one telemetry sampler for this notebook, and runs rows."""
+
+    def __init__(self, path, family, manifest):
+        from escherlib.hardware.device import open_device
+
+        self.path, self.family, self.manifest = path, family, manifest
+        self.device = open_device(manifest["device"].get("asked", "auto"))
+        self.lost_after = None
+        self._open_rows = []  # (record, filename): measured, telemetry still to be cut
+        self._sampler = None
+        self._trace_file = None
+
+    def _start_sampler(self):
+        from escherlib.hardware import telemetry
+
+        if self._sampler is None:
+            self._trace_file = self.path / "telemetry" / f"{self.family}-{records.process_mark()['pid']}.jsonl"
+            self._sampler = telemetry.start(self.device, self._trace_file)
+        return self._sampler
+
+    def row(self, run, name, function, arguments, sample_every_s):
+        """Measure one row and write its record. Only an interrupt passes through, after it is written down."""
+        key = run.key(name, function, arguments)
+        filename = records.file_name(name, key, len(records.history(run.folder, key)) + 1)
+        record = Record(
+            self.family, name, "running", None, arguments, {}, {}, describe(function),
+            {"key": key, "iteration": run.iteration, "device_sha": self.manifest["device"]["sha"],
+             "started": records.now_text(), "process": records.process_mark()},
+        )  # fmt: skip
+        if self.lost_after:
+            record = _ended(record, "failed", f"not run: device lost after {self.lost_after}")
+        else:
+            records.write_record(run.folder, filename, record)
+            run.point(name, filename)
+            record = self._call(record, function, sample_every_s)
+        records.write_record(run.folder, filename, record)
+        run.point(name, filename)
+        if record.status == "running":
+            self._open_rows.append((record, filename))
+        if record.status == "unfinished":
+            raise KeyboardInterrupt(record.reason)
+        return record
+
+    def _call(self, record, function, sample_every_s):
+        sampler = self._start_sampler()
+        begun = time.monotonic_ns()
+        try:
+            with sampler.fast(sample_every_s) if sample_every_s else nullcontext():
+                result = function(self.device, **record.arguments)
+            took_s = (time.monotonic_ns() - begun) / 1e9
+            return _with(record, result=result, meta={**record.meta, "seconds": round(took_s, 3)})
+        except Refused as error:
+            return _ended(record, "refused", str(error))
+        except KeyboardInterrupt:
+            return _ended(record, "unfinished", "interrupted by the user")
+        except Exception as error:  # a row may fail in any way; the next row must still run
+            return self._failure(record, error)
+
+    def _failure(self, record, error):
+        if type(error).__name__ in MEMORY_ERRORS:
+            self._free()
+            return _ended(record, "refused", f"out of memory: {_first_line(error)}")
+        if not self._device_answers():
+            self.lost_after = record.name
+        reason = f"{type(error).__name__}: {_first_line(error)}"
+        trace = traceback.format_exception(error)[-12:]
+        return _with(_ended(record, "failed", reason), result={"traceback": "".join(trace)})
+
+    def _device_answers(self):
+        try:
+            import torch
+
+            return bool(torch.ones(1, device=self.device.torch_device).item())
+        except Exception:  # any error here means the context is gone
+            return False
+
+    def _free(self):
+        import gc
+
+        gc.collect()
+        if self.device.kind == "gpu":
+            import torch
+
+            torch.cuda.empty_cache()
+
+    def close_rows(self, run):
+        """Cut each measured row's windows out of the telemetry, mark it finished. Returns the closed Records."""
+        closed = []
+        if self._open_rows:
+            self._sampler.flush()
+            samples = self._read_samples()
+            for record, filename in self._open_rows:
+                record = _ended(_with(record, telemetry=cut(samples, record.result)), "finished", None)
+                records.write_record(run.folder, filename, record)
+                closed.append(record)
+            self._open_rows = []
+            run._results = None
+        return closed
+
+    def _read_samples(self):
+        from escherlib.hardware import telemetry
+
+        return telemetry.read_samples(self._trace_file)
+
+    def stop(self):
+        """End the sampler; the next row starts it again."""
+        if self._sampler:
+            self._sampler.stop()
+            self._sampler = None
+
+
+def cut(samples, result):
+    """Telemetry of every state of a result over that state's own windows, and the raw trace where one was asked for."""
+    from escherlib.hardware import telemetry
+
+    states = {name: state for name, state in (result.get("states") or {}).items() if state and state.get("windows_ns")}
+    found = {name: telemetry.windows(samples, state["windows_ns"]) for name, state in states.items()}
+    if result.get("trace_ns"):
+        found["trace"] = telemetry.trace(samples, *result["trace_ns"])
+    return found
+
+
+def _with(record, **changes):
+    return Record(**{**record.__dict__, **changes})
+
+
+def _ended(record, status, reason):
+    return _with(record, status=status, reason=reason, meta={**record.meta, "ended": records.now_text()})
+
+
+def _first_line(error):
+    return (str(error).strip().splitlines() or ["no message"])[0][:300]

@@ -1,0 +1,66 @@
+"""What a person sees while rows are measured: one updating line in a notebook, one line a row for the suite."""
+
+import json
+import time
+
+
+class Progress:
+    """Context of one measure or sweep. Writes a progress line for the suite and updates one line in the notebook."""
+
+    def __init__(self, run_path, family, total):
+        self.file = run_path / "logs" / "progress.jsonl"
+        self.family, self.total, self.done, self.measured = family, total, 0, 0
+        self.begun, self.handle, self.last = time.monotonic(), None, None
+
+    def __enter__(self):
+        return self
+
+    def begin(self, name):
+        """A measurement of `name` starts now."""
+        self._show(f"measuring {name} ({self.done + 1} of {self.total}) …")
+        self._log({"event": "begin", "row": name})
+
+    def step(self, name, record, loaded=False):
+        """One row is done: measured now, or loaded."""
+        self.done += 1
+        self.measured += not loaded
+        self.last = record
+        if not loaded:
+            self._log({"event": "row", "row": name, "status": record.status, "reason": record.reason})
+
+    def __exit__(self, kind, error, trace):
+        took_s = time.monotonic() - self.begun
+        rows = self.last.name if self.total == 1 and self.last else f"{self.done} of {self.total} rows"
+        if error is not None:
+            self._show(f"{rows}: stopped after {took_s:.1f} s")
+        elif self.measured:
+            self._show(f"{rows}: {self.measured} measured in {took_s:.1f} s" + self._reason())
+        else:
+            self._show(f"{rows}: loaded from records" + self._reason())
+
+    def _reason(self):
+        if self.total == 1 and self.last is not None and self.last.reason:
+            return f" · {self.last.status}: {self.last.reason}"
+        return ""
+
+    def _log(self, event):
+        try:
+            self.file.parent.mkdir(exist_ok=True)
+            with self.file.open("a") as stream:
+                stream.write(json.dumps({"family": self.family, "time": time.time(), **event}) + "\n")
+        except OSError:
+            pass  # progress is a courtesy; the record itself is what must not be lost
+
+    def _show(self, text):
+        try:
+            from IPython import get_ipython
+            from IPython.display import display
+        except ImportError:
+            return
+        if get_ipython() is None:
+            return
+        bundle = {"text/plain": text}
+        if self.handle is None:
+            self.handle = display(bundle, raw=True, display_id=True)
+        else:
+            self.handle.update(bundle, raw=True)

@@ -1,0 +1,81 @@
+"""A finished or growing run as plain data: what tables, charts, score and report read."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from escherlib.errors import UserError
+from escherlib.files import read_json
+from escherlib.run.records import Record, read_current, read_pointers
+
+
+@dataclass(frozen=True)
+class Results:
+    """One run folder read once. `records[family][name]` are the rows that count, in the order they were asked for."""
+
+    path: Path
+    manifest: dict
+    env: dict | None = None
+    records: dict = field(default_factory=dict)
+    summaries: dict = field(default_factory=dict)
+    target: str | None = None  # profile id forced for presentation
+
+    @property
+    def device(self):
+        """What run.json says of the device the run is bound to."""
+        return self.manifest.get("device", {})
+
+    @property
+    def kind(self):
+        """`gpu` or `cpu`."""
+        return self.device.get("kind", "cpu")
+
+    @property
+    def statuses(self):
+        """Family → {status, reason, seconds, …} as the suite wrote them."""
+        return self.manifest.get("families", {})
+
+    @cached_property
+    def profile(self):
+        """Rated figures of the device, or None where it is not known."""
+        from escherlib.parameters import load_devices
+
+        return load_devices().get(self.target or self.device.get("profile"))
+
+    def rows(self, family, prefix=""):
+        """Rows of a family whose name starts with `prefix`, in order."""
+        return [r for name, r in self.records.get(family, {}).items() if name.startswith(prefix)]
+
+    def row(self, family, name):
+        """One row, or None where it was never asked for."""
+        return self.records.get(family, {}).get(name)
+
+
+def load_results(path, target=None):
+    """Read a run folder. UserError where it is none."""
+    path = Path(path)
+    if not (path / "run.json").is_file():
+        raise UserError(f"{path}: not a run folder (no run.json); give RUN=<id> or the path of a run")
+    folders = sorted(p for p in (path / "records").glob("*") if p.is_dir())
+    return Results(
+        path=path,
+        manifest=read_json(path / "run.json"),
+        env=read_json(path / "env.json") if (path / "env.json").exists() else None,
+        records={folder.name: read_current(folder) for folder in folders},
+        summaries={f.name: read_json(f / "summary.json") for f in folders if (f / "summary.json").exists()},
+        target=target,
+    )
+
+
+def load_pass(path, iteration):
+    """Family → rows of a later pass of a run measured with ITERATIONS=N."""
+    later = Path(path) / "iterations" / str(iteration)
+    return {
+        file.name.removesuffix(".current.json"): read_current(
+            Path(path) / "records" / file.name.removesuffix(".current.json"), read_json(file)
+        )
+        for file in sorted(later.glob("*.current.json"))
+    }
+
+
+__all__ = ["Record", "Results", "load_pass", "load_results", "read_pointers"]
