@@ -1,0 +1,152 @@
+"""Criteria: pure functions (results, roofs, scoring) → Criterion. Here the frame, HOST, SC-5, SC-6 and what is still to come."""
+
+from dataclasses import dataclass, field
+
+from escherlib.judge.roofs import peak_dtype
+from escherlib.judge.rows import COMPUTE, number, why_missing
+
+WRONG = "wrong result"  # how the GEMM kernels name a result outside its error bound
+# Criteria whose families are still to be built, with the rule they will apply.
+UNBUILT_RULES = {
+    "SC-3": "each kernel of the optimized path is near its own roofline time, and not faster than it",
+    "SC-4": "compiled is not slower than eager, and eager agrees with the sum of ops or the account closes",
+    "SC-7": "a long run keeps its throughput, spread and clock from head to tail",
+    "SC-8": "headline metrics vary little over repeated runs",
+    "SC-9": "no external validation row fails and at least one passes",
+    "SC-10": "every row of the numerical stability family is within its bound",
+    "SC-11": "weights and KV caches resident, the rest holds the activation budget",
+    "SC-12": "an exact fused backend is correct and faster than the best sequential pair",
+}
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One row of the scorecard. role: `gating`, `opt-in` or `info`; status: PASS, FAIL, WARN, WARN_CPU, SKIP, PARTIAL_PASS.
+
+    `details` holds the numbers behind the reason; two rows that say the same are equal whatever their details.
+    """
+
+    id: str
+    role: str
+    status: str
+    reason: str
+    rule: str
+    details: dict = field(default_factory=dict, compare=False)
+
+
+def miss(results):
+    """The word for a missed limit of SC-1, SC-2 or SC-3: a CPU host is warned, since its threads may be bimodal."""
+    return "WARN_CPU" if results.kind == "cpu" else "FAIL"
+
+
+def warn(results):
+    """The word for a warning."""
+    return "WARN_CPU" if results.kind == "cpu" else "WARN"
+
+
+def host_row(results):
+    """The row that leads the scorecard: what was judged, and by which rules."""
+    name, profile = results.device.get("name") or "unknown device", results.profile
+    details = {"kind": results.kind, "name": name, "profile": profile.id if profile is not None else None}
+    rule = "which host was judged, and by which rules"
+    if getattr(results, "target", None):
+        name += f", presented as {results.target}"
+    if results.kind == "cpu":
+        reason = f"CPU host, {name}: misses of SC-1 to SC-3 warn, and criteria alone never change the exit code"
+        return Criterion("HOST", "info", "WARN_CPU", reason, rule, details)
+    if profile is None:
+        return Criterion("HOST", "info", "WARN", f"GPU host, {name}: no profile, so no rated value", rule, details)
+    return Criterion("HOST", "info", "PASS", f"GPU host, {name}, rated as {profile.display_name}", rule, details)
+
+
+def artefacts_criterion(results, scoring, artefacts):
+    """SC-5: every artefact and report file exists and opens.
+
+    `artefacts` is a list of {id, files, ok, reason, left_out, engine_missing}; ok None, or no list at all, stands for
+    files that are yet to be made and are assumed to come out well (the report shows the score and so precedes them).
+    """
+    listed = artefacts or []
+    left_out = [entry for entry in listed if entry.get("left_out")]
+    judged = [entry for entry in listed if not entry.get("left_out")]
+    lost = [entry for entry in judged if entry["ok"] is False]
+    lenient = results.kind == "cpu" and all(entry.get("engine_missing") for entry in lost)
+    status = "PASS" if not lost else "WARN_CPU" if lenient else "FAIL"
+    told = "; ".join(f"{entry['id']}: {entry.get('reason') or 'missing'}" for entry in lost)
+    told = told or "every artefact and report file exists and opens"
+    if left_out:
+        told += "; left out: " + ", ".join(f"{entry['id']} ({_why_left_out(entry)})" for entry in left_out)
+    details = {"artefacts": listed, "assumed": artefacts is None or any(entry["ok"] is None for entry in judged)}
+    rule = f"{scoring.sc5.title}: every artefact that applies here, and the report in every format asked for, exists and opens"
+    return Criterion("SC-5", scoring.sc5.role, status, told, rule, details)
+
+
+def _why_left_out(entry):
+    why = entry["left_out"]
+    return why if isinstance(why, str) else entry.get("reason") or "does not apply here"
+
+
+def numerics_criterion(results, scoring):
+    """SC-6: errors of GEMMs against a higher-precision reference on the same rounded inputs.
+
+    Judged anew from the numbers of each `correct/{dtype}/{k}` row; a GEMM row refused for a wrong result fails too.
+    """
+    limits = scoring.sc6
+    rule = (
+        f"{limits.title}: scaled error ≤ {limits.error:g} (≤ {limits.error_output_rounding:g} where output rounding dominates), and for 16-bit "
+        f"output ≤ {limits.times_emulation:g} × the error of a float32-accumulating emulation"
+    )
+    rows = results.rows(COMPUTE, "correct/")
+    judged = [judge_numerics(row, limits) for row in rows if row.ok]
+    wrong = [f"{row.name}: {row.reason}" for row in results.rows(COMPUTE) if row.status == "refused" and WRONG in (row.reason or "")]
+    misses = [f"{entry['row']}: {entry['miss']}" for entry in judged if entry["miss"]] + wrong
+    unjudged = [f"{row.name} {row.status}: {row.reason or 'no reason given'}" for row in rows if not row.ok]
+    details = {"rows": judged, "wrong": wrong, "not_judged": unjudged}
+    if misses:
+        return Criterion("SC-6", limits.role, "FAIL", "; ".join(misses), rule, details)
+    dtype = peak_dtype(results)
+    if not any(entry["row"].startswith(f"correct/{dtype}/") for entry in judged):
+        missing = next((row.name for row in rows if row.name.startswith(f"correct/{dtype}/")), "correct/")
+        reason = f"no row in {dtype}: {why_missing(results, COMPUTE, missing)}" if dtype else why_missing(results, COMPUTE, missing)
+        return Criterion("SC-6", limits.role, "SKIP", reason, rule, details)
+    top = max(judged, key=lambda entry: entry["error"] / entry["bound"])
+    reason = f"{len(judged)} rows within bound, the nearest {top['row']} with {number(top['error'])} of {number(top['bound'])}"
+    reason += _switches_text(results, rows) + ("; not judged: " + "; ".join(unjudged) if unjudged else "")
+    broken = any(not row.ok and row.status != "refused" for row in rows)  # a refused format is no gap, a broken row is
+    return Criterion("SC-6", limits.role, "PARTIAL_PASS" if broken else "PASS", reason, rule, details)
+
+
+def judge_numerics(row, limits):
+    """One row: {row, error, bound, times_emulation, miss}; `miss` says what is wrong, or is None."""
+    error, bound = row.get("correct", "error"), min(row.get("correct", "bound", default=limits.error), limits.error_output_rounding)
+    found = {"row": row.name, "error": error, "bound": bound, "times_emulation": None, "miss": None}
+    if error is None:
+        return found | {"miss": "the result is not finite"}
+    largest, emulated = max(error, row.get("max", default=0.0)), row.get("emulation_max")
+    if emulated:
+        found["times_emulation"] = largest / emulated
+    if error > bound:
+        found["miss"] = f"scaled error {number(error)} above its bound {number(bound)}"
+    elif emulated is not None and largest > limits.times_emulation * emulated:
+        found["miss"] = f"scaled error {number(largest)} above {limits.times_emulation:g} × the emulation's {number(emulated)}"
+    elif row.get("ok") is False or row.get("correct", "ok") is False:
+        found["miss"] = f"the record says wrong (scaled error {number(error)}, bound {number(bound)})"
+    return found
+
+
+def _switches_text(results, rows):
+    if results.kind == "cpu":
+        return ""
+    switches = next((row.get("reduction_switches") for row in rows if row.get("reduction_switches")), None)
+    if not switches:
+        return "; reduced-precision switches not recorded"
+    on = [name for name, value in switches.items() if value is True]
+    return f"; reduced-precision switches on: {', '.join(on)}" if on else "; reduced-precision switches off"
+
+
+def unbuilt(scoring):
+    """Rows of the criteria that nothing here measures yet."""
+    limits = scoring.criteria()
+    return [
+        Criterion(name, limits[name].role, "SKIP", "not measured", f"{limits[name].title}: {rule}")
+        for name, rule in UNBUILT_RULES.items()
+    ]

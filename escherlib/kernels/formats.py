@@ -1,0 +1,112 @@
+"""Number formats of the matrix rows: what is stored, what comes out, how finely it rounds, what may run where."""
+
+from dataclasses import dataclass
+
+import torch
+
+from escherlib.errors import Refused, UserError
+
+
+@dataclass(frozen=True)
+class Format:
+    """One row of the dtype ladder. `unit_roundoff` is half the spacing of numbers near 1 in the output."""
+
+    name: str
+    storage: torch.dtype
+    output: torch.dtype
+    unit_roundoff: float
+    input_mantissa_bits: int
+
+
+FORMATS = {
+    "fp32": Format("fp32", torch.float32, torch.float32, 2.0**-24, 23),
+    "tf32": Format("tf32", torch.float32, torch.float32, 2.0**-24, 10),
+    "fp16": Format("fp16", torch.float16, torch.float16, 2.0**-11, 10),
+    "bf16": Format("bf16", torch.bfloat16, torch.bfloat16, 2.0**-8, 7),
+    "fp8": Format("fp8", torch.float8_e4m3fn, torch.bfloat16, 2.0**-8, 3),
+}
+
+
+def format_of(device, dtype):
+    """The Format of a dtype name (None: the device's peak dtype). UserError for an unknown name."""
+    name = dtype or device.peak_dtype
+    if name not in FORMATS:
+        raise UserError(f"dtype {name!r}: unknown number format; expected one of {', '.join(FORMATS)}")
+    found = FORMATS[name]
+    if name == "fp8" and (device.arch or "").startswith("gfx94"):
+        # CDNA3 multiplies the variant without negative zero; feeding it the other one gives wrong numbers
+        return Format("fp8", torch.float8_e4m3fnuz, found.output, found.unit_roundoff, found.input_mantissa_bits)
+    return found
+
+
+def require_supported(device, fmt):
+    """Refused, with the reason, where the device has no such arithmetic at all (emulation is not refused)."""
+    if fmt.name == "tf32":
+        _require_tf32(device)
+    elif fmt.name == "fp8":
+        _require_fp8(device)
+
+
+def _capability(device):
+    return torch.cuda.get_device_capability(device.index)
+
+
+def _require_tf32(device):
+    if device.stack == "cpu":
+        raise Refused("tf32 is a mode of GPU matrix units; a CPU has none")
+    if device.stack == "cuda" and _capability(device) < (8, 0):
+        raise Refused(f"tf32 needs compute capability 8.0; this device has {_capability(device)}")
+    if device.stack == "rocm":
+        import os
+
+        if not (device.arch or "").startswith("gfx94"):
+            raise Refused(f"tf32 (xf32) exists on gfx94x only; this device is {device.arch}")
+        if os.environ.get("HIPBLASLT_ALLOW_TF32") != "1":
+            raise Refused("torch uses xf32 only with HIPBLASLT_ALLOW_TF32=1 in the environment; set it and run again")
+
+
+def _require_fp8(device):
+    if device.stack == "cpu":
+        raise Refused("fp8 needs a matrix unit with 8-bit floats; torch only emulates it on a CPU")
+    if device.stack == "cuda" and _capability(device) < (8, 9):
+        raise Refused(f"fp8 needs compute capability 8.9; this device has {_capability(device)}")
+    if device.stack == "rocm" and not (device.arch or "").startswith(("gfx94", "gfx95", "gfx12")):
+        raise Refused(f"fp8 needs gfx94x, gfx95x or gfx12xx; this device is {device.arch}")
+
+
+def is_emulated(device, fmt):
+    """True where the arithmetic is done in another format; None where that can't be known."""
+    if fmt.name == "bf16":
+        return not device.native_bf16
+    if fmt.name == "fp16" and device.stack == "cpu":
+        try:
+            return not torch.ops.mkldnn._is_mkldnn_fp16_supported()
+        except (AttributeError, RuntimeError):
+            return None
+    return False
+
+
+def on_matrix_unit(device, fmt):
+    """True where products are summed by a matrix unit (truncating), False on vector units (rounding)."""
+    return device.kind == "gpu" and fmt.name != "fp32"
+
+
+def switches(device):
+    """State of torch's reduced-precision reduction switches, as a record keeps it; {} on a CPU."""
+    if device.kind != "gpu":
+        return {}
+    matmul = torch.backends.cuda.matmul
+    names = (
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+        "allow_fp16_reduced_precision_reduction_split_k",
+        "allow_bf16_reduced_precision_reduction_split_k",
+        "allow_fp16_accumulation",
+    )
+    found = {}
+    for name in names:
+        try:
+            found[name] = bool(getattr(matmul, name))
+        except (AttributeError, RuntimeError):  # this torch has no such switch
+            continue
+    return found

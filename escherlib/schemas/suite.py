@@ -1,0 +1,92 @@
+"""Schema of parameters/suites/*.yaml: what each family measures, for CPU and GPU hosts.
+
+A parameter's name here is the name of the variable in the notebook's parameters cell. A new family is a new class and
+one line in `Families`.
+"""
+
+from typing import Generic, Literal, TypeVar
+
+from pydantic import Field
+
+from escherlib.schemas.base import Count, Items, Positive, Strict, Text
+
+Family = TypeVar("Family")
+Dtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+StreamOp = Literal["copy", "add", "mul", "axpy", "sum", "fill", "strided"]
+
+
+class Environment(Strict):
+    """Family 0 has nothing to set."""
+
+
+class Bf16Compute(Strict):
+    """Family 1."""
+
+    square_sizes: Items[Count]
+    workload_gemms: bool
+    skew: bool
+    dtypes: Items[Dtype]
+    search_budget_s: float = Field(ge=0)
+    transient_s: float = Field(ge=0)
+    correct_k: Items[Count]
+    states: Items[Literal["burst", "sustained", "cold", "hot"]]
+
+
+class MemoryBandwidth(Strict):
+    """Family 2. sizes_mib counts one buffer."""
+
+    ops: Items[StreamOp]
+    sizes_mib: Items[Count]
+    cache_sizes_kib: Items[Count]
+
+
+class MemoryCapacity(Strict):
+    """Family 3. limit_gib caps the search; null searches all the memory there is."""
+
+    dtypes: Items[Literal["bf16", "fp16"]]
+    chunk_mib: Count
+    limit_gib: Positive | None
+
+
+class Entry(Strict, Generic[Family]):
+    """One family of one suite."""
+
+    deadline_s: Positive
+    cpu: Family
+    gpu: Family
+
+
+class Families(Strict):
+    """The families a suite runs, by notebook name."""
+
+    environment: Entry[Environment] | None = Field(default=None, alias="00_environment")
+    bf16_compute: Entry[Bf16Compute] | None = Field(default=None, alias="01_bf16_compute")
+    memory_bandwidth: Entry[MemoryBandwidth] | None = Field(default=None, alias="02_memory_bandwidth")
+    memory_capacity: Entry[MemoryCapacity] | None = Field(default=None, alias="03_memory_capacity")
+
+
+class Suite(Strict):
+    """A named set of families with their parameters."""
+
+    name: Text
+    description: Text
+    workload: str | None = None
+    entries: Families = Field(alias="families")
+
+    @property
+    def families(self):
+        """Names of the suite's families, in the order of their numbers."""
+        return tuple(sorted(self._by_name()))
+
+    def family_parameters(self, family, kind):
+        """Notebook parameters of one family as plain JSON values; kind is `cpu` or `gpu`. KeyError for a family not in it."""
+        return getattr(self._by_name()[family], kind).model_dump(mode="json")
+
+    def deadline_s(self, family):
+        """Seconds after which the family's notebook is ended."""
+        return self._by_name()[family].deadline_s
+
+    def _by_name(self):
+        fields = type(self.entries).model_fields
+        pairs = ((field.alias, getattr(self.entries, name)) for name, field in fields.items())
+        return {alias: entry for alias, entry in pairs if entry is not None}
