@@ -1,41 +1,49 @@
 """Everything in parameters/, loaded through strict schemas: devices, workloads, suites, scoring, report.
 
-A PARAMS folder (argument `params_dir`, else the environment variable ESCHER_PARAMS) overrides file by file: a file there
-wins over the one of the same relative path. Whatever is wrong in a file is one UserError line that names file and key.
+A PARAMS folder (argument `params_dir`, else the environment variable ESCHER_PARAMS) overrides file by file:
+a file there wins over the one of the same relative path. Whatever is wrong in a file is one UserError line
+that names file and key.
 """
 
 import os
 import re
 from pathlib import Path
 
+from escherlib.accounting.workload import drift_against
 from escherlib.errors import UserError
-from escherlib.files import ROOT
+from escherlib.files import ROOT, canonical_json, sha256_text
 from escherlib.schemas.devices import Devices
 from escherlib.schemas.reading import read_validated, read_yaml, validated
 from escherlib.schemas.report import ReportConfig
 from escherlib.schemas.scoring import Scoring
 from escherlib.schemas.suite import Suite
-from escherlib.schemas.workload import Workload, drift_against
+from escherlib.schemas.workload import Workload
 
 FOLDER = ROOT / "parameters"
+DEFAULT_WORKLOAD = "escher_14b_480p"
 LISTED = ("workloads", "suites")  # folders in which a new file is a new name
 OVERRIDES = {"depth": "blocks", "frames": "frames", "window": "window", "text_tokens": "text_tokens"}
 
 
 def override_folder(params_dir=None):
-    """The PARAMS folder in force, or None. UserError where it is no folder or holds a file that overrides nothing."""
+    """The PARAMS folder in force, or None.
+
+    UserError where it is no folder or holds a file that overrides nothing.
+    """
     chosen = params_dir or os.environ.get("ESCHER_PARAMS")
     if not chosen:
         return None
     folder = Path(chosen)
     if not folder.is_dir():
         raise UserError(f"PARAMS={chosen}: no such folder; it holds files that override those of parameters/")
-    for path in sorted(folder.glob("*.y*ml")) + [p for name in LISTED for p in sorted((folder / name).glob("*.y*ml"))]:
+    for path in sorted(folder.glob("*.y*ml")) + [
+        p for name in LISTED for p in sorted((folder / name).glob("*.y*ml"))
+    ]:
         relative = path.relative_to(folder)
         if path.suffix != ".yaml" or not ((FOLDER / relative).exists() or relative.parent.name in LISTED):
             known = ", ".join(sorted(p.name for p in FOLDER.glob("*.yaml")))
             raise UserError(
-                f"{path}: overrides nothing; expected {known}, or a .yaml file in workloads/ or suites/ (see parameters/)"
+                f"{path}: overrides nothing; expected {known}, or a .yaml file in workloads/ or suites/"
             )
     return folder
 
@@ -101,51 +109,60 @@ def load_suite(name, params_dir=None):
 def load_workload(name, params_dir=None, **overrides):
     """A workload by name with its drift against the pilot's published totals filled in.
 
-    Overrides: depth (blocks), frames and window (latent frames), text_tokens; None leaves the file's value. UserError for an
-    unknown name, a broken file, an override that does not fit, and for a reproduction basis (a workload that is its own
-    reference) that has drifted away from its published totals.
+    Overrides: depth (blocks), frames and window (latent frames), text_tokens; None leaves the file's value.
+    UserError for an unknown name, a broken file, an override that does not fit, and for a reproduction
+    basis (a workload that is its own reference) that has drifted away from its published totals.
     """
     path = _named("workloads", "WORKLOAD", name, params_dir)
     plain = read_validated(Workload, path)
     _same_name(plain, path)
-    plain = _with_drift(plain, plain, params_dir)
+    plain = _completed(plain, plain, params_dir)
     if plain.reference == plain.name and not plain.drift.within:
         raise UserError(
-            f"{path}: its geometry gives {plain.drift.flop_pct:+.2f} % FLOP and {plain.drift.traffic_pct:+.2f} % traffic against "
-            f"its pilot_reference; expected within {plain.drift.limit_pct:g} %; restore the geometry or use another name"
+            f"{path}: its geometry is {plain.drift.flop_pct:+.2f} % FLOP, {plain.drift.traffic_pct:+.2f} % "
+            f"traffic off its pilot_reference; expected within {plain.drift.limit_pct:g} %; "
+            "restore it or use another name"
         )
     given = {key: value for key, value in overrides.items() if value is not None}
     if not given:
         return plain
     changed = validated(Workload, read_yaml(path) | _override(plain, given), path)
-    return _with_drift(changed, plain, params_dir)
+    return _completed(changed, plain, params_dir)
 
 
 def workload_from_dict(stored):
-    """The workload that a run's manifest holds."""
-    return validated(Workload, {key: value for key, value in stored.items() if key != "sha"}, "run.json: workload")
+    """The workload that a run's manifest holds, with the hash it was measured under."""
+    return validated(Workload, stored, "run.json: workload")
 
 
 def _override(plain, given):
-    """The keys of the file that overrides replace, checked one by one so that the message names the switch."""
+    """The keys of the file that overrides replace, checked one by one so that a message names its switch."""
     for name, value in given.items():
         if name not in OVERRIDES:
             raise UserError(f"{name}: no such override of a workload; expected one of {', '.join(OVERRIDES)}")
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise UserError(f"{name.upper()}={value}: expected a whole number of at least 1")
         if name in ("frames", "window") and plain.frames is None:
-            raise UserError(f"{name.upper()}={value}: {plain.name} is given in tokens, not latent frames; leave {name.upper()} out")
+            raise UserError(
+                f"{name.upper()}={value}: {plain.name} is given in tokens, not latent frames; leave it out"
+            )
     new = {OVERRIDES[name]: value for name, value in given.items()}
     frames, window = new.get("frames", plain.frames), new.get("window", plain.window)
     if frames is not None and window < frames:
         switch = f"WINDOW={window}" if "window" in given else f"FRAMES={frames}"
-        raise UserError(f"{switch}: the KV window ({window} latent frames) holds the chunk's own {frames} too; expected WINDOW ≥ FRAMES")
+        raise UserError(
+            f"{switch}: the window ({window} latent frames) holds the chunk's own {frames} too; "
+            "expected WINDOW ≥ FRAMES"
+        )
     different = {key: value for key, value in new.items() if value != getattr(plain, key)}
-    return different | {"changed": [f"{key} {getattr(plain, key)} → {value}" for key, value in different.items()]}
+    return different | {
+        "changed": [f"{key} {getattr(plain, key)} → {value}" for key, value in different.items()]
+    }
 
 
-def _with_drift(workload, plain, params_dir):
-    """The workload with its drift against the totals it refers to (none: unchanged)."""
+def _completed(workload, plain, params_dir):
+    """The workload with its hash, and with its drift against the totals it refers to."""
+    workload = workload.model_copy(update={"sha": sha256_text(canonical_json(workload.identity()))})
     if workload.reference is None:
         return workload
     pilot = plain.pilot_reference
@@ -153,7 +170,9 @@ def _with_drift(workload, plain, params_dir):
         path = _named("workloads", f"{workload.name}: reference", workload.reference, params_dir)
         pilot = read_validated(Workload, path).pilot_reference
     if pilot is None:
-        raise UserError(f"{workload.name}: reference: {workload.reference} has no pilot_reference; name a workload that has one")
+        raise UserError(
+            f"{workload.name}: reference: {workload.reference} has no pilot_reference; name one that has"
+        )
     limit = load_scoring(params_dir).calibration_drift_pct
     return workload.model_copy(update={"drift": drift_against(workload, pilot, limit)})
 
@@ -174,4 +193,6 @@ def _named(folder, switch, name, params_dir):
 
 def _same_name(loaded, path):
     if loaded.name != Path(path).stem:
-        raise UserError(f"{path}: name: found the text {loaded.name!r}; expected {Path(path).stem!r}, the file's own name")
+        raise UserError(
+            f"{path}: name: found the text {loaded.name!r}; expected {Path(path).stem!r}, the file's own name"
+        )

@@ -1,1 +1,4 @@
-"""What machine is this: detection, profiles, host facts, telemetry, environment capture. Imports stay in the modules."""
+"""What machine is this: detection, profiles, host facts, telemetry, environment capture.
+
+Imports stay in the modules.
+"""

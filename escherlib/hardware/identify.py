@@ -1,7 +1,8 @@
 """Which device profile do these facts belong to, and how sure is that?
 
-Order: PCI id, name, architecture with memory and unit count; for CPUs name, then family and model. A fact that contradicts
-the profile found makes it null, since a wrong rated value is worse than none. The rules are data in parameters/devices.yaml.
+Order: PCI id, name, architecture with memory and unit count; for CPUs name, then family and model. A fact
+that contradicts the profile found makes it null, since a wrong rated value is worse than none. The rules
+are data in parameters/devices.yaml.
 """
 
 import math
@@ -20,8 +21,9 @@ NOTHING = "no rated value"
 class DeviceFacts:
     """What a probe, a driver or a user knows of one device; None is not known.
 
-    memory_gib is what the driver reports in GiB; compute_units counts CU or SM (CPU: usable cores); pci_id is
-    vendor:device in hex; partition is a partition or MIG mode that is in force; bdf is a join key and is never written out.
+    memory_gib is what the driver reports in GiB; compute_units counts CU or SM (CPU: usable cores); pci_id
+    is vendor:device in hex; partition is a partition or MIG mode that is in force; bdf is a join key and is
+    never written out.
     """
 
     name: str = ""
@@ -43,7 +45,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Identification:
-    """A profile id or None, the step that decided, what is to be known about it, and the groups of fields that do not apply."""
+    """A profile id or None, the step that decided, remarks, and the groups of fields that do not apply."""
 
     profile_id: str | None
     how: str
@@ -52,7 +54,10 @@ class Identification:
 
 
 def identify(facts, profiles, rules=None):
-    """Find the profile of a device. `profiles`: id → Profile; `rules`: IdentificationRules (default: those of parameters/)."""
+    """Find the profile of a device.
+
+    `profiles`: id → Profile; `rules`: IdentificationRules (default: those of parameters/).
+    """
     if rules is None:
         from escherlib.parameters import load_identification
 
@@ -62,7 +67,9 @@ def identify(facts, profiles, rules=None):
         return _identify_cpu(facts, words, profiles, rules)
     part = _slice_of(facts, words, rules)
     if part:
-        return Identification(None, "name" if part.startswith("name") else "partition", (f"{NOTHING}: {part}",))
+        return Identification(
+            None, "name" if part.startswith("name") else "partition", (f"{NOTHING}: {part}",)
+        )
     known = _match_name(words, facts, rules)
     by_arch = _match_arch(facts, rules) if _says_nothing(words, facts, rules) else None
     steps = [("pci id", _match_pci(facts, rules)), ("name", known), ("architecture", by_arch)]
@@ -79,13 +86,17 @@ def identify(facts, profiles, rules=None):
 
 
 def name_words(name):
-    """Lower-case words of a device name: marks, NULs and punctuation gone, dots inside a word kept. [] for what is no name."""
-    text = re.sub(r"[®™©]", " ", str(name or ""))
+    """Lower-case words of a device name: marks, NULs and punctuation gone, dots inside a word kept.
+
+    [] for what is no name.
+    """
+    text = re.sub(r"[\0®™©]", " ", str(name or ""))
+    if sum(map(len, text.split())) > NAME_LIMIT:
+        return []
     text = unicodedata.normalize("NFKC", text).casefold()
     text = re.sub(r"\((?:r|tm|c)\)", " ", text)
     text = "".join(c if c.isalnum() or c == "." else " " for c in text)
-    words = [word.strip(".") for word in text.split()]
-    return [word for word in words if word] if sum(map(len, words)) <= NAME_LIMIT else []
+    return [word for word in (word.strip(".") for word in text.split()) if word]
 
 
 def normal_arch(arch):
@@ -98,7 +109,10 @@ def normal_arch(arch):
 
 
 def normal_pci_id(text, vendor=None):
-    """0x75a3, 75a3, 1002:75a3, 0x75a31002 → '1002:75a3' (vendor part empty where it is not known). ValueError for anything else."""
+    """0x75a3, 75a3, 1002:75a3, 0x75a31002 → '1002:75a3' (vendor part empty where it is not known).
+
+    ValueError for anything else.
+    """
     plain = str(text).strip().casefold()
     parts = [re.sub("^0x", "", part) for part in plain.split(":")]
     if len(parts) == 1 and re.fullmatch("[0-9a-f]{8}", parts[0]):
@@ -114,17 +128,27 @@ def normal_pci_id(text, vendor=None):
 def holds(rule, facts):
     """Whether all conditions of a rule are met by known facts."""
     units, memory = facts.compute_units, facts.memory_gib
-    ranges = [(rule.memory_gib, memory), (rule.power_cap_w, facts.power_cap_w), (rule.clock_mhz, facts.clock_mhz)]
+    ranges = [
+        (rule.memory_gib, memory),
+        (rule.power_cap_w, facts.power_cap_w),
+        (rule.clock_mhz, facts.clock_mhz),
+    ]
     return (
         (rule.compute_units is None or units in rule.compute_units)
         and all(wanted is None or _within(value, wanted) for wanted, value in ranges)
-        and (rule.pci_revision is None or rule.pci_revision == (facts.pci_revision or "").casefold().removeprefix("0x"))
+        and (
+            rule.pci_revision is None
+            or rule.pci_revision == (facts.pci_revision or "").casefold().removeprefix("0x")
+        )
         and all(getattr(facts, name) is None for name in rule.unknown)
     )
 
 
 def contradictions(facts, profile, rule, rules):
-    """Facts that the profile can't have, each as a phrase. Facts that the rule itself has weighed are left out."""
+    """Facts that the profile can't have, each as a phrase.
+
+    Facts that the rule itself has weighed are left out.
+    """
     found = []
     vendor = facts.vendor or VENDOR_BY_PCI.get((facts.pci_id or "").split(":")[0])
     foreign = facts.pci_id is not None and facts.pci_id.split(":")[0] not in ("", *VENDOR_BY_PCI)
@@ -138,7 +162,11 @@ def contradictions(facts, profile, rule, rules):
         fitting = profile.compute_units_reported or (profile.compute_units,)
         if units not in fitting:
             found.append(_unit_phrase(units, profile, facts, rules))
-    if facts.memory_gib is not None and rule.memory_gib is None and not _memory_fits(facts.memory_gib, profile, rules):
+    if (
+        facts.memory_gib is not None
+        and rule.memory_gib is None
+        and not _memory_fits(facts.memory_gib, profile, rules)
+    ):
         found.append(f"{facts.memory_gib:g} GiB of memory do not fit its {profile.memory_capacity_gb:g} GB")
     for limit, value, unit in (
         (profile.power_cap_max_w, facts.power_cap_w, "W"),
@@ -155,7 +183,8 @@ def _match_pci(facts, rules):
     vendor, _, device = facts.pci_id.rpartition(":")
     fitting = [
         rule for rule in rules.pci_rules
-        if any(one == facts.pci_id or (not vendor and one.endswith(f":{device}")) for one in rule.ids) and holds(rule, facts)
+        if holds(rule, facts)
+        and any(one == facts.pci_id or (not vendor and one.endswith(f":{device}")) for one in rule.ids)
     ]  # fmt: skip
     return fitting[0] if fitting else None
 
@@ -173,7 +202,7 @@ def _match_name(words, facts, rules):
 
 
 def _says_nothing(words, facts, rules):
-    """Whether a name is missing or generic; a name that says something unknown is not overruled by the architecture."""
+    """Whether a name is missing or generic; the architecture overrules no other name."""
     return set(words) <= {*rules.neutral_words, *rules.generic_words, normal_arch(facts.arch)}
 
 
@@ -183,7 +212,7 @@ def _match_arch(facts, rules):
 
 
 def _identify_cpu(facts, words, profiles, rules):
-    """By name, then by family and model where the name says nothing; the flags must hold the profile's bf16 instructions."""
+    """By name, else by family and model; the flags must hold the profile's bf16 instructions."""
     have = set(words)
     rule = next((r for r in rules.cpu_rules if _cpu_rule_fits(r, words)), None)
     how = "name"
@@ -197,7 +226,9 @@ def _identify_cpu(facts, words, profiles, rules):
     core = profiles[rule.profile].cpu
     hidden = [f for f in core.isa_flags if "bf16" in f and facts.cpu_flags and f not in facts.cpu_flags]
     if hidden:
-        return Identification(None, how, (f"{NOTHING}: {how} says {rule.profile}, but this host lacks {', '.join(hidden)}",))
+        return Identification(
+            None, how, (f"{NOTHING}: {how} says {rule.profile}, but this host lacks {', '.join(hidden)}",)
+        )
     notes = ["rated figures are per core and socket; a host's peak needs its cores and the clock they hold"]
     if rule.why:
         notes.append(rule.why)
@@ -223,14 +254,23 @@ def _slice_of(facts, words, rules):
     """Why a device is only a part of one (MIG, vGPU, compute partition), or None."""
     mode = (facts.partition or "none").strip().casefold()
     if mode not in rules.whole_modes:
-        return f"partition mode {facts.partition.strip()} shows a part of the device, rated values are the whole device's"
-    cut = [w for w in words if w in rules.slice_words or any(re.fullmatch(p, w) for p in rules.slice_patterns)]
-    return f"name: {cut[0]!r} is a slice of a device, rated values are the whole device's" if cut else None
+        return f"partition mode {facts.partition.strip()}: a part of a device; rated values are the whole's"
+    cut = [
+        w for w in words if w in rules.slice_words or any(re.fullmatch(p, w) for p in rules.slice_patterns)
+    ]
+    return f"name: {cut[0]!r} is a slice of a device, rated values are those of the whole" if cut else None
 
 
 def _unit_phrase(units, profile, facts, rules):
     """Why a number of compute units does not fit, with the reason where a rule knows it."""
-    told = next((r for r in rules.arch_rules if r.arch == profile.arch and r.profile is None and units in (r.compute_units or ())), None)
+    told = next(
+        (
+            r
+            for r in rules.arch_rules
+            if r.arch == profile.arch and r.profile is None and units in (r.compute_units or ())
+        ),
+        None,
+    )
     why = f" ({told.why})" if told else ""
     if not why and profile.compute_units % units == 0:
         why = f" (1/{profile.compute_units // units}: a partition or slice)"
@@ -239,7 +279,9 @@ def _unit_phrase(units, profile, facts, rules):
 
 def _memory_fits(memory_gib, profile, rules):
     low = 0 if profile.memory_shared else rules.memory_fits.low
-    return low * profile.memory_capacity_gb <= memory_gib <= rules.memory_fits.high * profile.memory_capacity_gb
+    return (
+        low * profile.memory_capacity_gb <= memory_gib <= rules.memory_fits.high * profile.memory_capacity_gb
+    )
 
 
 def _within(value, wanted):
@@ -264,19 +306,30 @@ def _notes(facts, words, how, rule, known, rules):
 def _reason(facts, words, rules):
     """Why nothing matched."""
     given = [facts.name.strip()[:NAME_LIMIT]] if words else []
-    given += [f"{label} {value}" for label, value in (("PCI id", facts.pci_id), ("architecture", facts.arch)) if value]
+    given += [
+        f"{label} {value}"
+        for label, value in (("PCI id", facts.pci_id), ("architecture", facts.arch))
+        if value
+    ]
     if facts.name and not words and len(facts.name) > NAME_LIMIT:
         return "the name is longer than any device's"
     if any(set(words).issuperset(rule.model) for rule in rules.name_rules):
-        return f"{facts.name.strip()[:NAME_LIMIT]!r} is no variant with a profile; a neighbour's rating is not borrowed"
+        return f"{facts.name.strip()[:NAME_LIMIT]!r} is no variant with a profile; no rating is borrowed"
     return f"no profile for {', '.join(map(repr, given)) or 'these facts'}"
 
 
-def identify_command(name="", arch=None, memory_gib=None, compute_units=None, pci_id=None, power_cap_w=None, clock_mhz=None):
+def identify_command(
+    name="", arch=None, memory_gib=None, compute_units=None, pci_id=None, power_cap_w=None, clock_mhz=None
+):
     """What `python -m escherlib identify` prints, as a dict. UserError for facts that can't be."""
     from escherlib.parameters import load_devices
 
-    numbers = {"memory-gib": memory_gib, "compute-units": compute_units, "power-cap-w": power_cap_w, "clock-mhz": clock_mhz}
+    numbers = {
+        "memory-gib": memory_gib,
+        "compute-units": compute_units,
+        "power-cap-w": power_cap_w,
+        "clock-mhz": clock_mhz,
+    }
     for option, value in numbers.items():
         if value is not None:
             _check_number(option, value)
@@ -286,10 +339,14 @@ def identify_command(name="", arch=None, memory_gib=None, compute_units=None, pc
         try:
             pci_id = normal_pci_id(pci_id, vendor)
         except ValueError:
-            raise UserError(f"--pci-id {pci_id!r}: expected a device id in hex, such as 0x75a3, 75a3 or 1002:75a3") from None
+            raise UserError(
+                f"--pci-id {pci_id!r}: expected a device id in hex, such as 0x75a3, 75a3 or 1002:75a3"
+            ) from None
     arch = None if arch is None or not arch.strip() else arch
     if not name.strip() and all(value is None for value in (arch, pci_id, *numbers.values())):
-        raise UserError("identify: nothing given; expected --name, or another fact such as --pci-id or --arch")
+        raise UserError(
+            "identify: nothing given; expected --name, or another fact such as --pci-id or --arch"
+        )
     facts = DeviceFacts(
         name=name, arch=arch, memory_gib=memory_gib, compute_units=compute_units, pci_id=pci_id,
         power_cap_w=power_cap_w, clock_mhz=clock_mhz,
@@ -302,7 +359,9 @@ def describe(facts, found, profiles):
     """An identification as JSON values: profile, how, notes, what is rated, and the facts it rests on."""
     profile = profiles[found.profile_id].without(found.withheld) if found.profile_id else None
     private = {"bdf", "cpu_flags"}
-    given = {key: value for key, value in asdict(facts).items() if key not in private and value not in (None, "")}
+    given = {
+        key: value for key, value in asdict(facts).items() if key not in private and value not in (None, "")
+    }
     given["name"] = facts.name.strip()[:NAME_LIMIT]
     return {
         "profile": found.profile_id,
@@ -317,5 +376,10 @@ def describe(facts, found, profiles):
 
 
 def _check_number(option, value):
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or value <= 0
+    ):
         raise UserError(f"--{option} {value}: expected a number above 0")

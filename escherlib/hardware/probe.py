@@ -1,7 +1,9 @@
-"""Which devices does this host have? Standard library only, so that it can run before anything is installed. Never raises.
+"""Which devices does this host have?
 
-Sources: PCI devices, KFD topology and hwmon in sysfs, nvidia-smi, /proc/driver/nvidia, /proc/cpuinfo. A source that is
-missing or broken leaves its facts unknown.
+Standard library only, so that it can run before anything is installed. Never raises.
+
+Sources: PCI devices, KFD topology and hwmon in sysfs, nvidia-smi, /proc/driver/nvidia, /proc/cpuinfo. A
+source that is missing or broken leaves its facts unknown.
 """
 
 import csv
@@ -25,7 +27,10 @@ LOCAL_HEAPS = (1, 2)  # KFD heap types: frame buffer, public and private
 
 
 def probe_devices(root="/", smi=None):
-    """All GPUs by PCI address, then the CPU, as DeviceFacts. `root` and `smi` (fields → text or None) are for tests."""
+    """All GPUs by PCI address, then the CPU, as DeviceFacts.
+
+    `root` and `smi` (fields → text or None) are for tests.
+    """
     found = []
     for source in (lambda: _gpus(Path(root), smi or _nvidia_smi), lambda: [probe_cpu(root)]):
         try:
@@ -65,7 +70,9 @@ def _pci_gpus(root):
             pci_id=None if device is None else f"{vendor:04x}:{device:04x}",
             pci_revision=None if revision is None else f"{revision:02x}",
             memory_gib=vram / GIB if vram else None,
-            power_cap_w=next((c / 1e6 for c in map(_integer, _glob(folder, "hwmon/hwmon*/power1_cap")) if c), None),
+            power_cap_w=next(
+                (c / 1e6 for c in map(_integer, _glob(folder, "hwmon/hwmon*/power1_cap")) if c), None
+            ),
             partition=_text(folder / "current_compute_partition") or None,
             bdf=folder.name.lower(),
         )
@@ -74,7 +81,9 @@ def _pci_gpus(root):
 def _driver_model(root, bdf):
     """Name that the NVIDIA kernel driver gives, without any tool."""
     text = _text(root / "proc/driver/nvidia/gpus" / bdf.lower() / "information")
-    return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Model")), "")
+    return next(
+        (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Model")), ""
+    )
 
 
 def _smi_gpus(smi):
@@ -102,7 +111,9 @@ def _nvidia_smi(fields):
     """Output of one query, or None. A failed query writes its message to stdout, so the exit code decides."""
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SMI_DEADLINE_S)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=SMI_DEADLINE_S
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout if done.returncode == 0 else None
@@ -111,7 +122,9 @@ def _nvidia_smi(fields):
 def _kfd_nodes(root):
     """PCI address → facts of each compute node there (AMD's kernel driver has one node a partition)."""
     found = {}
-    for folder in sorted(_glob(root / "sys/class/kfd/kfd/topology/nodes", "*"), key=lambda path: _number(path.name) or 0):
+    for folder in sorted(
+        _glob(root / "sys/class/kfd/kfd/topology/nodes", "*"), key=lambda path: _number(path.name) or 0
+    ):
         node = _properties(folder / "properties")
         if not node.get("simd_count") or not node.get("simd_per_cu"):
             continue  # a CPU node
@@ -123,14 +136,19 @@ def _kfd_nodes(root):
             "arch": gfx_target(node.get("gfx_target_version")),
             "compute_units": node["simd_count"] // node["simd_per_cu"],
             "memory_gib": memory / GIB if memory else None,
-            "clock_mhz": float(node["max_engine_clk_fcompute"]) if node.get("max_engine_clk_fcompute") else None,
+            "clock_mhz": float(node["max_engine_clk_fcompute"])
+            if node.get("max_engine_clk_fcompute")
+            else None,
         }
         found.setdefault(bdf, []).append({name: value for name, value in facts.items() if value is not None})
     return found
 
 
 def gfx_target(version):
-    """KFD's gfx_target_version as a target name: 90402 → gfx942, 90010 → gfx90a, 120001 → gfx1201. None for nothing."""
+    """KFD's gfx_target_version as a target name: 90402 → gfx942, 90010 → gfx90a, 120001 → gfx1201.
+
+    None for nothing.
+    """
     if not version:
         return None
     major, minor, step = version // 10000, version // 100 % 100, version % 100

@@ -13,8 +13,9 @@ SHOWN = 6
 def resolve_device(spec, facts_list, profiles, rules=None):
     """Pick a device of this host. Returns (index, profile id).
 
-    index counts the GPUs of `facts_list` in their order and is None for the CPU; the profile id is None for a device
-    without rated values. UserError where the word is unknown, fits several kinds of device, or fits nothing on this host.
+    index counts the GPUs of `facts_list` in their order and is None for the CPU; the profile id is None for
+    a device without rated values. UserError where the word is unknown, fits several kinds of device, or
+    fits nothing on this host.
     """
     word = _word("DEVICE", spec)
     gpus = [facts for facts in facts_list if facts.kind != "cpu"]
@@ -28,7 +29,9 @@ def resolve_device(spec, facts_list, profiles, rules=None):
     if word in STACKS:
         index = next((i for i, facts in enumerate(gpus) if facts.vendor == STACKS[word]), None)
         if index is None:
-            raise UserError(f"DEVICE={spec}: this host has no {STACKS[word]} GPU ({_present(facts_list)}); use DEVICE=auto")
+            raise UserError(
+                f"DEVICE={spec}: no {STACKS[word]} GPU on this host ({_present(facts_list)}); use DEVICE=auto"
+            )
         return index, found[index]
     wanted = candidates(word, profiles)
     fitting = [i for i, profile_id in enumerate(found) if profile_id in wanted]
@@ -42,15 +45,15 @@ def resolve_device(spec, facts_list, profiles, rules=None):
         return None, cpu_id
     if not wanted:
         raise _unknown("DEVICE", spec, profiles)
-    several = f" for {_listed(wanted)}" if len(wanted) > 1 else ""
+    meant = f" ({_listed(wanted)})" if len(wanted) > 1 else ""
     raise UserError(
-        f"DEVICE={spec}: this host has no such device{several} ({_present(facts_list)}); "
+        f"DEVICE={spec}{meant}: this host has no such device ({_present(facts_list)}); "
         f"connect to a host that has one, or use DEVICE=auto"
     )
 
 
 def resolve_target(target, profiles, detected=None):
-    """Profile id that TARGET means: an id, a family alias or a name pattern; `detected` decides where several fit."""
+    """Profile id that TARGET means (id, family alias, name pattern); `detected` decides where several fit."""
     word = _word("TARGET", target)
     wanted = candidates(word, profiles)
     if detected in wanted:
@@ -63,11 +66,13 @@ def resolve_target(target, profiles, detected=None):
 
 
 def candidates(word, profiles):
-    """Profile ids that a word may mean: the id itself, else the family (`h100` → h100_sxm, …), else a name pattern."""
+    """Profile ids that a word may mean: the id, else the family (`h100`), else a name pattern."""
     if word in profiles:
         return [word]
     family = [profile_id for profile_id in profiles if profile_id.split("_")[0] == word]
-    return family or [i for i, profile in profiles.items() if _fits(word, i) or _fits(word, profile.display_name)]
+    return family or [
+        i for i, profile in profiles.items() if _fits(word, i) or _fits(word, profile.display_name)
+    ]
 
 
 def profile_for(identification, profiles):
@@ -88,13 +93,21 @@ def _fits(word, name):
 def _word(switch, spec):
     word = str(spec or "").strip().casefold()
     if not word:
-        raise UserError(f"{switch}=: empty; expected auto, cpu, cuda, rocm, a profile id, a family alias or a name pattern")
+        raise UserError(
+            f"{switch}=: empty; expected a profile id, a family alias, a name pattern, or leave {switch} out"
+        )
     return word
 
 
 def _unknown(switch, spec, profiles):
-    words = "auto, cpu, cuda, rocm, a family such as h100, part of a name, or " if switch == "DEVICE" else "a family, part of a name, or "
-    return UserError(f"{switch}={str(spec)[:80]}: unknown device; expected {words}one of {', '.join(profiles)}")
+    words = (
+        "auto, cpu, cuda, rocm, a family such as h100, part of a name, or "
+        if switch == "DEVICE"
+        else "a family, part of a name, or "
+    )
+    return UserError(
+        f"{switch}={str(spec)[:80]}: unknown device; expected {words}one of {', '.join(profiles)}"
+    )
 
 
 def _present(facts_list):
@@ -110,4 +123,3 @@ def _present(facts_list):
 def _listed(names, separator=", "):
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return separator.join(names[:SHOWN]) + more
-

@@ -1,4 +1,4 @@
-"""Criteria: pure functions (results, roofs, scoring) → Criterion. Here the frame, HOST, SC-5, SC-6 and what is still to come."""
+"""Criteria: pure functions of a run that return a Criterion. The frame, HOST, SC-5, SC-6, those to come."""
 
 from dataclasses import dataclass, field
 
@@ -21,9 +21,10 @@ UNBUILT_RULES = {
 
 @dataclass(frozen=True)
 class Criterion:
-    """One row of the scorecard. role: `gating`, `opt-in` or `info`; status: PASS, FAIL, WARN, WARN_CPU, SKIP, PARTIAL_PASS.
+    """One row of the scorecard.
 
-    `details` holds the numbers behind the reason; two rows that say the same are equal whatever their details.
+    role: `gating`, `opt-in` or `info`. status: PASS, FAIL, WARN, WARN_CPU, SKIP, PARTIAL_PASS. `details`
+    holds the numbers behind the reason; two rows that say the same are equal whatever their details.
     """
 
     id: str
@@ -35,7 +36,7 @@ class Criterion:
 
 
 def miss(results):
-    """The word for a missed limit of SC-1, SC-2 or SC-3: a CPU host is warned, since its threads may be bimodal."""
+    """The word for a missed limit of SC-1, SC-2 or SC-3. A CPU host is warned: its threads may be bimodal."""
     return "WARN_CPU" if results.kind == "cpu" else "FAIL"
 
 
@@ -52,18 +53,22 @@ def host_row(results):
     if getattr(results, "target", None):
         name += f", presented as {results.target}"
     if results.kind == "cpu":
-        reason = f"CPU host, {name}: misses of SC-1 to SC-3 warn, and criteria alone never change the exit code"
+        reason = (
+            f"CPU host, {name}: misses of SC-1 to SC-3 warn, and criteria alone never change the exit code"
+        )
         return Criterion("HOST", "info", "WARN_CPU", reason, rule, details)
     if profile is None:
-        return Criterion("HOST", "info", "WARN", f"GPU host, {name}: no profile, so no rated value", rule, details)
-    return Criterion("HOST", "info", "PASS", f"GPU host, {name}, rated as {profile.display_name}", rule, details)
+        reason = f"GPU host, {name}: no profile, so no rated value"
+        return Criterion("HOST", "info", "WARN", reason, rule, details)
+    reason = f"GPU host, {name}, rated as {profile.display_name}"
+    return Criterion("HOST", "info", "PASS", reason, rule, details)
 
 
 def artefacts_criterion(results, scoring, artefacts):
     """SC-5: every artefact and report file exists and opens.
 
-    `artefacts` is a list of {id, files, ok, reason, left_out, engine_missing}; ok None, or no list at all, stands for
-    files that are yet to be made and are assumed to come out well (the report shows the score and so precedes them).
+    `artefacts` is a list of {id, files, ok, reason, left_out, engine_missing}. ok None, or no list at all,
+    stands for files yet to be made that are assumed to come out well: the report shows this very score.
     """
     listed = artefacts or []
     left_out = [entry for entry in listed if entry.get("left_out")]
@@ -75,8 +80,13 @@ def artefacts_criterion(results, scoring, artefacts):
     told = told or "every artefact and report file exists and opens"
     if left_out:
         told += "; left out: " + ", ".join(f"{entry['id']} ({_why_left_out(entry)})" for entry in left_out)
-    details = {"artefacts": listed, "assumed": artefacts is None or any(entry["ok"] is None for entry in judged)}
-    rule = f"{scoring.sc5.title}: every artefact that applies here, and the report in every format asked for, exists and opens"
+    details = {
+        "artefacts": listed,
+        "assumed": artefacts is None or any(entry["ok"] is None for entry in judged),
+    }
+    rule = (
+        f"{scoring.sc5.title}: every artefact that applies, and the report in every format, exists and opens"
+    )
     return Criterion("SC-5", scoring.sc5.role, status, told, rule, details)
 
 
@@ -88,16 +98,21 @@ def _why_left_out(entry):
 def numerics_criterion(results, scoring):
     """SC-6: errors of GEMMs against a higher-precision reference on the same rounded inputs.
 
-    Judged anew from the numbers of each `correct/{dtype}/{k}` row; a GEMM row refused for a wrong result fails too.
+    Judged anew from the numbers of each row `correct/{dtype}/{k}`; a GEMM refused as wrong fails too.
     """
     limits = scoring.sc6
     rule = (
-        f"{limits.title}: scaled error ≤ {limits.error:g} (≤ {limits.error_output_rounding:g} where output rounding dominates), and for 16-bit "
+        f"{limits.title}: scaled error ≤ {limits.error:g} "
+        f"(≤ {limits.error_output_rounding:g} where output rounding dominates), and for 16-bit "
         f"output ≤ {limits.times_emulation:g} × the error of a float32-accumulating emulation"
     )
     rows = results.rows(COMPUTE, "correct/")
     judged = [judge_numerics(row, limits) for row in rows if row.ok]
-    wrong = [f"{row.name}: {row.reason}" for row in results.rows(COMPUTE) if row.status == "refused" and WRONG in (row.reason or "")]
+    wrong = [
+        f"{row.name}: {row.reason}"
+        for row in results.rows(COMPUTE)
+        if row.status == "refused" and WRONG in (row.reason or "")
+    ]
     misses = [f"{entry['row']}: {entry['miss']}" for entry in judged if entry["miss"]] + wrong
     unjudged = [f"{row.name} {row.status}: {row.reason or 'no reason given'}" for row in rows if not row.ok]
     details = {"rows": judged, "wrong": wrong, "not_judged": unjudged}
@@ -106,18 +121,21 @@ def numerics_criterion(results, scoring):
     dtype = peak_dtype(results)
     if not any(entry["row"].startswith(f"correct/{dtype}/") for entry in judged):
         missing = next((row.name for row in rows if row.name.startswith(f"correct/{dtype}/")), "correct/")
-        reason = f"no row in {dtype}: {why_missing(results, COMPUTE, missing)}" if dtype else why_missing(results, COMPUTE, missing)
+        reason = (f"no row in {dtype}: " if dtype else "") + why_missing(results, COMPUTE, missing)
         return Criterion("SC-6", limits.role, "SKIP", reason, rule, details)
     top = max(judged, key=lambda entry: entry["error"] / entry["bound"])
-    reason = f"{len(judged)} rows within bound, the nearest {top['row']} with {number(top['error'])} of {number(top['bound'])}"
+    nearest = f"{top['row']} with {number(top['error'])} of {number(top['bound'])}"
+    reason = f"{len(judged)} row{'s' if len(judged) > 1 else ''} within bound, the nearest {nearest}"
     reason += _switches_text(results, rows) + ("; not judged: " + "; ".join(unjudged) if unjudged else "")
-    broken = any(not row.ok and row.status != "refused" for row in rows)  # a refused format is no gap, a broken row is
+    # a format that the device lacks is no gap, a row that broke is
+    broken = any(not row.ok and row.status != "refused" for row in rows)
     return Criterion("SC-6", limits.role, "PARTIAL_PASS" if broken else "PASS", reason, rule, details)
 
 
 def judge_numerics(row, limits):
     """One row: {row, error, bound, times_emulation, miss}; `miss` says what is wrong, or is None."""
-    error, bound = row.get("correct", "error"), min(row.get("correct", "bound", default=limits.error), limits.error_output_rounding)
+    error = row.get("correct", "error")
+    bound = min(row.get("correct", "bound", default=limits.error), limits.error_output_rounding)
     found = {"row": row.name, "error": error, "bound": bound, "times_emulation": None, "miss": None}
     if error is None:
         return found | {"miss": "the result is not finite"}
@@ -127,7 +145,10 @@ def judge_numerics(row, limits):
     if error > bound:
         found["miss"] = f"scaled error {number(error)} above its bound {number(bound)}"
     elif emulated is not None and largest > limits.times_emulation * emulated:
-        found["miss"] = f"scaled error {number(largest)} above {limits.times_emulation:g} × the emulation's {number(emulated)}"
+        found["miss"] = (
+            f"scaled error {number(largest)} above {limits.times_emulation:g} × "
+            f"the emulation's {number(emulated)}"
+        )
     elif row.get("ok") is False or row.get("correct", "ok") is False:
         found["miss"] = f"the record says wrong (scaled error {number(error)}, bound {number(bound)})"
     return found

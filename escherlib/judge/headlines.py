@@ -4,11 +4,9 @@
 findings. A figure that was not measured is left out of the headline, and a finding says why.
 """
 
-from statistics import median
-
-from escherlib.judge.plateaus import OPS, ROOF_OPS
+from escherlib.judge.plateaus import OPS, ROOF_OPS, stream_gb_s
 from escherlib.judge.roofs import read_roofs
-from escherlib.judge.rows import BANDWIDTH, COMPUTE, number, percent, rate_of, why_missing
+from escherlib.judge.rows import BANDWIDTH, COMPUTE, number, percent, rate_of
 
 ENVIRONMENT, CAPACITY = "00_environment", "03_memory_capacity"
 GIB = 2**30
@@ -137,8 +135,9 @@ def _power_sentences(results, roofs):
     seen = {state: (record.telemetry or {}).get(state) or {} for state in ("burst", "sustained")} if record else {}
     told = [f"{state} {_window_words(window)}" for state, window in seen.items() if _window_words(window)]
     reasons = [name for name in seen.get("sustained", {}).get("limit_reasons") or []]
-    limited = f"; the sustained window names {', '.join(reasons)}" if reasons else ""
-    return [f"{text}{': ' if told else ''}{'; '.join(told)}{limited}."]
+    limited = [f"limits named while sustained: {', '.join(reasons)}"] if reasons else []
+    beside = f" ({'; '.join(told + limited)})" if told else ""
+    return [f"{text}{beside}."]
 
 
 def _window_words(window):
@@ -236,8 +235,6 @@ def _one_way_sentences(roofs):
 
 
 def _largest_gb_s(results, op):
-    from escherlib.judge.plateaus import stream_gb_s
-
     found = [(int(row.name.rpartition("/")[2]), stream_gb_s(row)[0]) for row in results.rows(BANDWIDTH, f"{op}/")]
     return max(((size, value) for size, value in found if value), default=(None, None))
 
@@ -246,12 +243,10 @@ def _strided_sentences(results):
     (_, strided), (_, copy) = _largest_gb_s(results, "strided"), _largest_gb_s(results, "copy")
     if not (strided and copy):
         return []
-    return [f"The strided copy keeps {percent(strided / copy)} of the plain copy's rate on the bytes it uses."]
+    return [f"The strided copy moves bytes at {percent(strided / copy)} of the plain copy's rate (whole cache lines counted)."]
 
 
 def _cache_sentences(results):
-    from escherlib.judge.plateaus import stream_gb_s
-
     found = []
     for row in results.rows(BANDWIDTH, "cache/"):
         value = rate_of(row, "hot", "gb_s") or stream_gb_s(row)[0]
@@ -299,7 +294,7 @@ def _largest_sentences(results, best):
         return [f"The largest tensor is unknown ({why})."]
     size, bound = best.get("bytes") / GIB, best.get("bounded_by", default="nothing known")
     shares = f"{best.get('share_of_free_pct'):.1f} % of what was free, {best.get('share_of_total_pct'):.1f} % of what is installed"
-    return [f"One tensor can hold {number(size)} GiB ({best.get('dtype')}): {shares}; bounded by {bound}."]
+    return [f"One tensor can hold {number(size)} GiB: {shares}; bounded by {bound}."]
 
 
 def _chunked_sentences(chunked):
@@ -312,4 +307,4 @@ def _chunked_sentences(chunked):
 
 SUMMARIES = {ENVIRONMENT: environment, COMPUTE: compute, BANDWIDTH: bandwidth, CAPACITY: capacity}
 
-__all__ = ["best_row", "median", "summarise", "takeaway", "why_missing", "worst_numerics"]
+__all__ = ["best_row", "summarise", "takeaway", "worst_numerics"]

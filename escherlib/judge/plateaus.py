@@ -1,4 +1,4 @@
-"""Plateaus of memory bandwidth: what an operation reaches once its buffers are far larger than every cache."""
+"""Plateaus of memory bandwidth: what an operation reaches once its buffers are larger than every cache."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -6,18 +6,26 @@ from statistics import median
 from escherlib.judge.rows import BANDWIDTH, not_measured, rate_of, rate_range, why_missing
 
 OPS = ("copy", "add", "mul", "axpy", "sum", "fill")
-ROOF_OPS = ("copy", "add", "axpy")  # read and write together; reads or writes alone are shown, but are no roof
-STATES = ("sustained", "cold", "burst")  # the first that a row has; hot buffers may sit in a cache and never count
+ROOF_OPS = (
+    "copy",
+    "add",
+    "axpy",
+)  # read and write together; reads or writes alone are shown, but are no roof
+STATES = (
+    "sustained",
+    "cold",
+    "burst",
+)  # the first that a row has; hot buffers may sit in a cache and never count
 
 
 @dataclass(frozen=True)
 class Plateau:
     """Median GB/s of the last sizes of one operation; `reason` says why `gb_s` is None.
 
-    sizes_bytes: bytes per buffer, ascending, of the values used (fewer than asked for where fewer were measured).
-    spread: (largest − smallest) / median of the values, None below two. ranges: p10–p90 GB/s of each value.
-    notes: sizes that were asked for beyond the used ones and gave no number.
-    cached: sizes whose rotating buffers were too few to outgrow the last-level cache (`rotation.spans_cache` false).
+    sizes_bytes: bytes per buffer, ascending, of the values used (fewer than asked for if no more exist).
+    spread: (largest − smallest) / median of the values, None below two. ranges_gb_s: p10–p90 of each.
+    notes: sizes above the smallest used one that gave no number, with the reason.
+    cached: sizes whose rotating buffers do not outgrow the last-level cache (`rotation.spans_cache` false).
     """
 
     op: str
@@ -46,7 +54,9 @@ def read_plateau(results, op, last):
     found = [(size, row, *stream_gb_s(row)) for size, row in rows]
     used = [entry for entry in found if entry[2]][-last:]
     if not used:
-        reason = why_missing(results, BANDWIDTH, rows[-1][1].name) if rows else not_measured(results, BANDWIDTH)
+        reason = (
+            why_missing(results, BANDWIDTH, rows[-1][1].name) if rows else not_measured(results, BANDWIDTH)
+        )
         return Plateau(op, None, reason=reason)
     values = tuple(value for _, _, value, _ in used)
     middle = median(values)
@@ -56,7 +66,7 @@ def read_plateau(results, op, last):
         tuple(rate_range(row, state, "gb_s") for _, row, _, state in used),
         (max(values) - min(values)) / middle if len(values) > 1 else None,
         notes=tuple(f"{row.name} {row.status}: {row.reason or 'no value'}" for row in lost),
-        cached=tuple(size for size, row, *_ in used if row.result.get("rotation", {}).get("spans_cache") is False),
+        cached=tuple(size for size, row, *_ in used if row.get("rotation", "spans_cache") is False),
     )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from escherlib.judge.plateaus import OPS, ROOF_OPS, Plateau, read_plateau
 from escherlib.judge.rows import COMPUTE, label_of, number, percent, rate_of, why_missing
 
 PEAK = "peak"
-# Rows of family 1 that time one GEMM; each is held against the confirmed peak. Search passes are too short to count.
+FILL = "normal"  # random values; other fills change power, so speed, and are named variants only
+# Rows of family 1 that time one GEMM, held against the confirmed peak. Search passes are too short to count.
 GEMM_ROWS = ("square/", "workload/", "skew/", "fused/", "unfused/", "addmm/", "bmm/", "dtype/")
 
 
@@ -17,8 +18,8 @@ GEMM_ROWS = ("square/", "workload/", "skew/", "fused/", "unfused/", "addmm/", "b
 class Roof:
     """One limit: `value` in `unit`, or None with `reason`. `row` names the record it comes from.
 
-    label: what the record says of its state (`drifting`, …). shape: {m, n, k} of a GEMM. rated: the profile's figure
-    in the same unit, or None with `rated_reason`.
+    label: what the record says of its state (`drifting`, …). shape: {m, n, k} of a GEMM. rated: the profile's
+    figure in the same unit, or None with `rated_reason`.
     """
 
     value: float | None
@@ -39,7 +40,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Relation:
-    """How the sustained peak stands to the burst peak: kind, share = sustained ÷ burst as measured, and one sentence."""
+    """Sustained peak against burst peak: kind, share = sustained ÷ burst as confirmed, and one sentence."""
 
     kind: str | None
     share: float | None
@@ -48,7 +49,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Roofs:
-    """All roofs of a run. `sustained` is D, the denominator of every MFU; `ridge` goes with it, `ridge_burst` with burst."""
+    """All roofs of a run. `sustained` is D, the denominator of every MFU, and `ridge` goes with it."""
 
     peak_dtype: str | None
     burst: Roof
@@ -105,8 +106,9 @@ class Roofs:
     def reasons(self):
         """Shortcut name → why it is None, for those that are."""
         parts = {
-            "peak_burst_tflops": self.burst, "peak_sustained_tflops": self.sustained, "memory_gb_s": self.memory,
-            "read_gb_s": self.read, "ridge_flop_per_byte": self.ridge, "ridge_burst_flop_per_byte": self.ridge_burst,
+            "peak_burst_tflops": self.burst, "peak_sustained_tflops": self.sustained,
+            "memory_gb_s": self.memory, "read_gb_s": self.read,
+            "ridge_flop_per_byte": self.ridge, "ridge_burst_flop_per_byte": self.ridge_burst,
         }  # fmt: skip
         found = {name: roof.reason for name, roof in parts.items() if roof.value is None}
         rated = {"rated_tflops": self.burst, "rated_memory_gb_s": self.memory}
@@ -114,7 +116,7 @@ class Roofs:
 
 
 def read_roofs(results, scoring=None):
-    """Roofs of a run. `scoring` defaults to parameters/scoring.yaml (the limits that make a number a finding)."""
+    """Roofs of a run. `scoring` (default: parameters/scoring.yaml) holds the limits of the findings."""
     if scoring is None:
         from escherlib.parameters import load_scoring
 
@@ -131,7 +133,8 @@ def read_roofs(results, scoring=None):
     memory, read = _memory(results, plateaus)
     burst_above = _rows_above(results, "burst", confirmed["burst"].value, dtype, tolerance)
     return Roofs(
-        dtype, burst, sustained, relation, memory, read, plateaus, _ridge(sustained, memory), _ridge(burst, memory),
+        dtype, burst, sustained, relation, memory, read, plateaus,
+        _ridge(sustained, memory), _ridge(burst, memory),
         findings=(
             *_unconfirmed(above, "sustained", confirmed["sustained"].value),
             *_unconfirmed(burst_above, "burst", confirmed["burst"].value),
@@ -165,7 +168,8 @@ def _confirmed(results, state, dtype):
 
 def rated_compute(results, dtype):
     """(rated dense TFLOP/s or None, why None)."""
-    return _rated(results, lambda profile: profile.rated_tflops(dtype) if dtype else None, f"{dtype or 'compute'} rate")
+    look_up = (lambda profile: profile.rated_tflops(dtype)) if dtype else (lambda profile: None)
+    return _rated(results, look_up, f"{dtype or 'compute'} rate")
 
 
 def _rated(results, look_up, what):
@@ -180,7 +184,7 @@ def gemm_rows(results, dtype):
     rows = [row for prefix in GEMM_ROWS for row in results.rows(COMPUTE, prefix) if row.ok]
     return [
         row for row in rows
-        if row.get("dtype") == dtype and row.get("fill", default="normal") == "normal" and not row.get("emulated")
+        if row.get("dtype") == dtype and row.get("fill", default=FILL) == FILL and not row.get("emulated")
     ]  # fmt: skip
 
 
@@ -196,24 +200,24 @@ def _rows_above(results, state, peak, dtype, tolerance):
 def highest_sustained(results, confirmed, dtype, tolerance):
     """(D, rows above it that were never confirmed).
 
-    D is the highest sustained median that the confirming pass supports: that of the `peak` record or of an unlabelled
-    row within `tolerance` of it. A row further above is no denominator before it has been confirmed like the peak.
+    D is the highest sustained median that the confirming pass supports: that of the `peak` record, or of an
+    unlabelled row within `tolerance` of it. A row further above is no denominator before it is confirmed too.
     """
     above = _rows_above(results, "sustained", confirmed.value, dtype, tolerance)
     if confirmed.value is None:
         return confirmed, above
-    best = confirmed
+    best, limit = confirmed, confirmed.value * (1 + tolerance)
     for row in gemm_rows(results, dtype):
         value = rate_of(row, "sustained")
-        if value and best.value < value <= confirmed.value * (1 + tolerance) and not label_of(row, "sustained"):
+        if value and best.value < value <= limit and not label_of(row, "sustained"):
             shape = {axis: row.get(axis) or row.arguments.get(axis) for axis in "mnk"}
             shape = shape if all(shape.values()) else None
-            best = replace(confirmed, value=value, label=confirmed.label, row=row.name, shape=shape, backend=row.get("backend"))
+            best = replace(best, value=value, row=row.name, shape=shape, backend=row.get("backend"))
     return best, above
 
 
 def relate(burst, sustained, tolerance):
-    """Relation of the two confirmed peaks. Above 1 + tolerance the burst was no burst; within it no cap is felt."""
+    """Relation of the confirmed peaks: above 1 + tolerance the burst was none, within it no cap is felt."""
     if burst.value is None or sustained.value is None:
         lacking = burst if burst.value is None else sustained
         return Relation(None, None, f"burst and sustained can't be compared: {lacking.reason}")
@@ -244,7 +248,8 @@ def _ridge(peak, memory):
         return Roof(None, "FLOP/byte", reason="; ".join(r.reason for r in (peak, memory) if r.value is None))
     value = 1e12 * peak.value / (1e9 * memory.value)
     rated = 1e12 * peak.rated / (1e9 * memory.rated) if peak.rated and memory.rated else None
-    return Roof(value, "FLOP/byte", rated=rated, rated_reason=None if rated else peak.rated_reason or memory.rated_reason)
+    rated_reason = None if rated else peak.rated_reason or memory.rated_reason
+    return Roof(value, "FLOP/byte", rated=rated, rated_reason=rated_reason)
 
 
 def _unconfirmed(above, state, peak):
@@ -252,15 +257,16 @@ def _unconfirmed(above, state, peak):
     if not above:
         return ()
     value, row = above[0]
-    more = f" ({len(above) - 1} more rows are above it too)" if len(above) > 1 else ""
+    more = f" (and {len(above) - 1} more)" if len(above) > 1 else ""
     return (
-        f"unconfirmed row above peak: {row.name} with {number(value)} TFLOP/s {state} is {percent(value / peak - 1)} above "
-        f"the confirmed {state} peak of {number(peak)}{more}; the peak search missed it, and it is not used as the peak",
+        f"unconfirmed row above peak: {row.name} with {number(value)} TFLOP/s {state} is "
+        f"{percent(value / peak - 1)} above the confirmed {state} peak of {number(peak)}{more}; "
+        "the peak search missed it, and it is not used as the peak",
     )
 
 
 def denominator_findings(burst, sustained, memory, plateaus, limit):
-    """Sentences for values above `limit` × rated, and for a copy-like plateau above `limit` × the memory roof."""
+    """Sentences for values above `limit` × rated, and for a mul plateau above `limit` × the memory roof."""
     measured = [(f"{name} peak", roof.value, roof.rated, "rated", "TFLOP/s") for name, roof in
                 (("burst", burst), ("sustained", sustained))]  # fmt: skip
     measured += [(f"{op} plateau", p.gb_s, memory.rated, "rated", "GB/s") for op, p in plateaus.items()]

@@ -54,7 +54,13 @@ def why_missing(results, family, name):
 
 def number(value):
     """A number for people: four significant digits, never an exponent."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.6f}"
+    return (
+        f"{value:.0f}"
+        if abs(value) >= 1000
+        else f"{value:.4g}"
+        if abs(value) >= 1e-3 or value == 0
+        else f"{value:.6f}"
+    )
 
 
 def percent(share):

@@ -1,4 +1,4 @@
-"""The scorecard: every criterion in one table, and the verdict. `scorecard.json` and `scorecard.md` of a run."""
+"""The scorecard of a run: every criterion, and the verdict. Writes scorecard.json and scorecard.md."""
 
 from dataclasses import asdict, dataclass
 
@@ -15,7 +15,7 @@ GO, CONDITIONAL_GO, NO_GO = "GO", "CONDITIONAL GO", "NO-GO"
 
 @dataclass(frozen=True)
 class Score:
-    """criteria: HOST first, then SC-1 … SC-12. reasons: what made the verdict. findings: sentences about denominators."""
+    """criteria: HOST, then SC-1 … SC-12. reasons: what made the verdict. findings: those of the roofs."""
 
     criteria: tuple[Criterion, ...]
     verdict: str
@@ -26,8 +26,8 @@ class Score:
 def score(results, scoring, artefacts=None):
     """Score of a run from its records.
 
-    artefacts: what report.artefacts found, one dict an artefact; None assumes them all, for the report that shows
-    this very score (see `criteria.artefacts_criterion`).
+    artefacts: what was found of the files, one dict an artefact; None assumes them all, for the report that
+    shows this very score (see `criteria.artefacts_criterion`).
     """
     roofs = read_roofs(results, scoring)
     judged = [
@@ -46,9 +46,14 @@ def score(results, scoring, artefacts=None):
 def broken_families(results):
     """`family status: reason` of every family of any pass that failed or ran out of time."""
     passes = {"": results.statuses}
-    passes |= {f" in {key.replace('_', ' ')}": value for key, value in sorted(results.manifest.items()) if key.startswith("pass_")}
+    passes |= {
+        f" in {key.replace('_', ' ')}": value
+        for key, value in sorted(results.manifest.items())
+        if key.startswith("pass_")
+    }
     return tuple(
-        f"{family}{where} {entry['status'].replace('_', ' ')}" + (f": {entry['reason']}" if entry.get("reason") else "")
+        f"{family}{where} {entry['status'].replace('_', ' ')}"
+        + (f": {entry['reason']}" if entry.get("reason") else "")
         for where, families in passes.items()
         for family, entry in families.items()
         if entry.get("status") in BROKEN
@@ -58,8 +63,8 @@ def broken_families(results):
 def judge(criteria, kind, broken=()):
     """(verdict, reasons). `broken` are families that failed; they count on every host.
 
-    NO-GO: a gating FAIL or a broken family. CONDITIONAL GO: a gating SKIP, WARN or PARTIAL_PASS on a GPU host, or an
-    opt-in FAIL. GO otherwise: a CPU host is not held to what it can't measure.
+    NO-GO: a gating FAIL or a broken family. CONDITIONAL GO: a gating SKIP, WARN or PARTIAL_PASS on a GPU
+    host, or an opt-in FAIL. GO otherwise: a CPU host is not held to what it can't measure.
     """
     gating = [c for c in criteria if c.role == "gating"]
     failed = [f"{c.id} {c.status}" for c in gating if c.status == "FAIL"]
@@ -71,7 +76,7 @@ def judge(criteria, kind, broken=()):
 
 
 def exit_code(results, score):
-    """1 where a family failed or ran out of time (every host) or a gating criterion FAILs (GPU host alone), else 0."""
+    """1 where a family failed or timed out (every host) or a gating criterion FAILs (GPU host), else 0."""
     gating_fail = any(c.role == "gating" and c.status == "FAIL" for c in score.criteria)
     return 1 if broken_families(results) or (gating_fail and results.kind != "cpu") else 0
 
@@ -89,7 +94,11 @@ def to_json(results, score):
     return {
         "schema": SCHEMA,
         "run": results.manifest.get("id"),
-        "device": {"kind": results.kind, "name": results.device.get("name"), "profile": results.device.get("profile")},
+        "device": {
+            "kind": results.kind,
+            "name": results.device.get("name"),
+            "profile": results.device.get("profile"),
+        },
         "verdict": score.verdict,
         "reasons": list(score.reasons),
         "criteria": [asdict(criterion) for criterion in score.criteria],

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from escherlib.accounting.ops import gemm_flop
+from escherlib.accounting.ops import gemm_bytes, gemm_flop
 from escherlib.errors import Refused, UserError
 from escherlib.kernels import backends, correct, operands
 from escherlib.kernels.formats import on_matrix_unit
@@ -97,14 +97,15 @@ def set_bytes(gemm, fmt):
     out = fmt.output.itemsize
     inputs = (gemm.m * gemm.k + gemm.k * gemm.n) * fmt.storage.itemsize
     outputs = gemm.m * gemm.n * out * (2 if gemm.activation and not gemm.fused else 1)
-    return gemm.batch * (inputs + outputs) + (gemm.n * out if gemm.bias or gemm.activation else 0)
+    return gemm.batch * (inputs + outputs) + (gemm.n * out if gemm.epilogue else 0)
 
 
 def moved_bytes(gemm, fmt):
     """(bytes, how): each operand moved once; a separate GELU reads and writes its output once more."""
     out = gemm.m * gemm.n * fmt.output.itemsize
-    inputs = (gemm.m * gemm.k + gemm.k * gemm.n) * fmt.storage.itemsize
-    total = gemm.batch * (inputs + out) + (gemm.n * fmt.output.itemsize if gemm.epilogue else 0)
+    wider = gemm.m * gemm.n * (fmt.output.itemsize - fmt.storage.itemsize)  # fp8 goes in, 16 bits come out
+    total = gemm.batch * (gemm_bytes(gemm.m, gemm.n, gemm.k, fmt.storage.itemsize) + wider)
+    total += gemm.n * fmt.output.itemsize if gemm.epilogue else 0
     if gemm.activation and not gemm.fused:
         return total + 2 * out, "A, B, bias read once, C written; GELU reads C and writes its result"
     return total, "A, B (and bias) read once, C written once"

@@ -29,7 +29,6 @@ class StreamOp:
     run: Callable  # (tensors) → None, enqueues one call
     expected: Callable | None  # (tensors as float64 pieces) → float64 piece of the output; None: see `check`
     output: str
-    how: str
 
 
 def _strided(t):
@@ -37,22 +36,20 @@ def _strided(t):
 
 
 OPS = {
-    "copy": StreamOp("BW-1", {"a": 1, "c": 1}, lambda t: t["c"].copy_(t["a"]), lambda t: t["a"], "c",
-                     "a read, c written"),
-    "add": StreamOp("BW-2", {"a": 1, "b": 1, "c": 1}, lambda t: torch.add(t["a"], t["b"], out=t["c"]),
-                    lambda t: t["a"] + t["b"], "c", "a and b read, c written"),
-    "mul": StreamOp("BW-3", {"a": 1, "c": 1}, lambda t: torch.mul(t["a"], SCALAR, out=t["c"]),
-                    lambda t: SCALAR * t["a"], "c", "a read, c written"),
-    "axpy": StreamOp("BW-4", {"a": 1, "c": 1}, lambda t: t["c"].add_(t["a"], alpha=STEP), None, "c",
-                     "x and y read, y written"),
-    "sum": StreamOp("BW-5", {"a": 1}, lambda t: torch.sum(t["a"], dim=0, out=t["s"]), None, "s",
-                    "a read; the one number written is not counted"),
-    "fill": StreamOp("BW-6", {"c": 1}, lambda t: t["c"].fill_(SCALAR), lambda t: torch.full_like(t["c"], SCALAR), "c",
-                     "c written"),
-    "strided": StreamOp("BW-7", {"a": 1, "c": 1 / STRIDE}, _strided, lambda t: t["a"], "c",
-                        "every second element of a copied to a dense c; all of a is read, since its cache lines "
-                        "travel whole, and half as many bytes are written"),
-}  # fmt: skip
+    "copy": StreamOp("BW-1", {"a": 1, "c": 1}, lambda t: t["c"].copy_(t["a"]), lambda t: t["a"], "c"),
+    "add": StreamOp(
+        "BW-2", {"a": 1, "b": 1, "c": 1}, lambda t: torch.add(t["a"], t["b"], out=t["c"]), lambda t: t["a"] + t["b"], "c"
+    ),
+    "mul": StreamOp(
+        "BW-3", {"a": 1, "c": 1}, lambda t: torch.mul(t["a"], SCALAR, out=t["c"]), lambda t: SCALAR * t["a"], "c"
+    ),
+    "axpy": StreamOp("BW-4", {"a": 1, "c": 1}, lambda t: t["c"].add_(t["a"], alpha=STEP), None, "c"),
+    "sum": StreamOp("BW-5", {"a": 1}, lambda t: torch.sum(t["a"], dim=0, out=t["s"]), None, "s"),
+    "fill": StreamOp(
+        "BW-6", {"c": 1}, lambda t: t["c"].fill_(SCALAR), lambda t: torch.full_like(t["c"], SCALAR), "c"
+    ),
+    "strided": StreamOp("BW-7", {"a": 1, "c": 1 / STRIDE}, _strided, lambda t: t["a"], "c"),
+}
 
 
 def make_sets(device, op, bytes_per_buffer, fmt):

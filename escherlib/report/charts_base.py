@@ -184,7 +184,7 @@ def horizontal_bars(rows, domain, title, step=26):
     order = [row["name"] for row in rows]
     axis = alt.Axis(title=None, labelLimit=230, labelColor=INK, ticks=False, domain=False)
     y = alt.Y("name:N", sort=order, scale=alt.Scale(domain=order), axis=axis)
-    x = alt.X("x:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=alt.Axis(title=title, format="~f"))
+    x = alt.X("x:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=alt.Axis(title=title, format="~f", tickCount=8))
     tooltip = tips(("name", "row"), ("text", "value"))
     bars = alt.Chart(data(rows)).mark_bar(stroke=INK, strokeWidth=0.5, height=step * 0.64)
     layers = [bars.encode(y=y, x=x, color=alt.Color("color:N", scale=None), tooltip=tooltip)]

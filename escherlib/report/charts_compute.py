@@ -1,5 +1,7 @@
 """Charts of family 1: GEMM over size, idle to steady state, workload shapes, peak search, dtypes."""
 
+import math
+
 import altair as alt
 
 from escherlib.report import charts_base as base
@@ -33,8 +35,8 @@ def gemm_sweep(results):
         return missing(results, "GEMM over size", "square/")
     dtype = roofs.peak_dtype or rows[0].get("dtype", default="")
     lines = [
-        (roofs.peak_burst_tflops, "peak, burst", STATES["burst"].color, None),
-        (roofs.peak_sustained_tflops, "peak, sustained", STATES["sustained"].color, None),
+        (roofs.peak_burst_tflops, "burst peak", STATES["burst"].color, None),
+        (roofs.peak_sustained_tflops, "sustained peak", STATES["sustained"].color, None),
         (roofs.rated_tflops, "rated", GREY, (4, 4)),
     ]
     domain_y = base.headroom([p["high"] or p["y"] for p in drawn] + [line[0] for line in lines])
@@ -110,8 +112,8 @@ def transient(results):
 
 def _peak_lines(roofs):
     lines = [
-        (roofs.peak_burst_tflops, "peak, burst", STATES["burst"].color),
-        (roofs.peak_sustained_tflops, "peak, sustained", STATES["sustained"].color),
+        (roofs.peak_burst_tflops, "burst peak", STATES["burst"].color),
+        (roofs.peak_sustained_tflops, "sustained peak", STATES["sustained"].color),
     ]
     return [(value, f"{text} {number(value)}", color) for value, text, color in lines if value]
 
@@ -119,7 +121,7 @@ def _peak_lines(roofs):
 def _panel(points, title, domain_x, lines, height, color):
     values = [p["y"] for p in points] + [value for value, _, _ in lines]
     low, high = min(values), max(values)
-    margin = 0.12 * (high - low) or 0.05 * high or 1
+    margin = max(0.12 * (high - low), 0.03 * high)  # a flat curve stays flat to the eye
     return {
         "points": points, "title": title, "domain_x": domain_x, "lines": lines, "height": height, "color": color,
         "domain_y": (max(0, low - margin), high + margin),
@@ -177,7 +179,7 @@ def workload_gemms(results):
     layers, x = base.horizontal_bars(found, domain, f"% of the {name} peak ({number(peak)} TFLOP/s)")
     layers += base.vertical_rule(100, x)
     worst = min((r for r in found if r["x"]), key=lambda r: r["x"])
-    title = f"Every workload GEMM reaches at least {worst['x']:.0f} % of the {name} peak"
+    title = f"Every workload GEMM reaches at least {math.floor(worst['x'])} % of the {name} peak"
     alt_text = f"Bar chart of {len(found)} workload GEMMs as % of the {name} peak; the lowest is {worst['name']} with {worst['x']:.0f} %."
     caption = f"{worst['name']} ({worst['shape']}) is furthest from the {name} peak with {worst['x']:.1f} %."
     words = (title, f"Share of the measured {name} peak, %", alt_text, caption)

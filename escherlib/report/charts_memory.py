@@ -2,10 +2,11 @@
 
 import altair as alt
 
+from escherlib.judge.plateaus import ROOF_OPS, stream_gb_s
 from escherlib.report import charts_base as base
 from escherlib.report.display import not_measured
 from escherlib.report.facts import (
-    GIB, bytes_text, family_reason, join_words, memory_word, number, percent, rate, rate_range, reason_of, time_text, state,
+    GIB, bytes_text, family_reason, join_words, memory_word, number, percent, rate, rate_range, reason_of, sentence, state, time_text,
 )  # fmt: skip
 from escherlib.report.theme import BLACK, BLUE, FILLS, GREEN, GREY, INK, MUTED, PURPLE, Style, VERMILLION
 
@@ -21,7 +22,6 @@ OPERATIONS = {
     "strided": Style(GREY, "triangle-right", (10, 3)),
 }
 ALLOCATIONS = {"contiguous/bf16": "largest bf16 tensor", "contiguous/fp16": "largest fp16 tensor", "chunked": "total in chunks"}
-STREAM_STATES = ("sustained", "cold", "burst", "hot")
 
 
 def _missing(results, title, family, prefix=""):
@@ -30,12 +30,9 @@ def _missing(results, title, family, prefix=""):
 
 
 def stream_value(record):
-    """(GB/s, state name) of a stream row: the state measured first in the order sustained, cold, burst, hot."""
-    for name in STREAM_STATES:
-        value = rate(record, name, "gb_s")
-        if value:
-            return value, name
-    return None, None
+    """(GB/s, state name) of a stream row; hot buffers count only where a row has nothing else (the cache curve)."""
+    value, name = stream_gb_s(record)
+    return (value, name) if value else (rate(record, "hot", "gb_s"), "hot")
 
 
 def stream_points(results, prefix):
@@ -88,17 +85,16 @@ def _stream_tips(size):
 
 
 def _bandwidth_words(points, roofs, word):
-    ends = {op: found[-1]["y"] for op, found in points.items()}
-    roof_ops = {op: value for op, value in ends.items() if op in ("copy", "add", "axpy")} or ends
-    told = join_words(f"{op} {number(value)}" for op, value in roof_ops.items())
-    title = f"{word} bandwidth at the largest size: {told} GB/s"
+    plateaus = {op: p.gb_s for op, p in roofs.plateaus.items() if p.gb_s}
+    told = ", ".join(f"{op} {number(plateaus[op])}" for op in ROOF_OPS if op in plateaus)
+    title = f"{word} bandwidth levels off at {told} GB/s" if told else f"{word} bandwidth by size"
     share = percent(roofs.memory_gb_s, roofs.rated_memory_gb_s)
     against = f"the roof is {share:.0f} % of the rated {number(roofs.rated_memory_gb_s)} GB/s" if share else ""
     alt_text = f"Line chart, bytes per buffer on a log axis against GB/s, {len(points)} operations. {title}" + (f"; {against}." if against else ".")
     caption = (
-        "Median with p10–p90; every byte that the operation must read or write counts once. "
-        + (f"Measured over rated: {against}. " if against else "")
-        + "Sum and fill move data one way and are shown, but are not the roof."
+        "Median with p10–p90; every byte that an operation must read or write counts once. "
+        + (sentence(against) + " " if against else "")
+        + "Sum only reads and fill only writes: they are shown, but are not the roof."
     )
     return title, "Bandwidth by operation and buffer size, GB/s; higher is better", alt_text, caption
 

@@ -81,8 +81,8 @@ def _roof_lines(roofs):
     wanted = [
         (measured, "memory", INK, None, None),
         (rated, "memory, rated", GREY, (4, 4), None),
-        (roofs.peak_sustained_tflops, "peak, sustained", VERMILLION, None, measured or rated),
-        (roofs.peak_burst_tflops, "peak, burst", BLUE, None, measured or rated),
+        (roofs.peak_sustained_tflops, "sustained peak", VERMILLION, None, measured or rated),
+        (roofs.peak_burst_tflops, "burst peak", BLUE, None, measured or rated),
         (roofs.rated_tflops, "rated", GREY, (4, 4), rated or measured),
     ]
     lines = [

@@ -3,6 +3,9 @@
 import math
 from datetime import UTC, datetime
 
+from escherlib.judge.rows import rate_of as rate
+from escherlib.judge.rows import state_of as state
+
 FAMILIES = {
     "00_environment": "Environment",
     "01_bf16_compute": "Compute: GEMM",
@@ -46,20 +49,6 @@ def device_name(results):
     return results.device.get("name") or "unknown device"
 
 
-def state(record, name):
-    """One state of a record (`burst`, `sustained`, `cold`, `hot`) or None where it has none."""
-    if record is None or not record.ok:
-        return None
-    found = (record.result.get("states") or {}).get(name)
-    return found if found and found.get("median_s") else None
-
-
-def rate(record, name, unit="tflops"):
-    """Rate of one state (`tflops` or `gb_s`), or None."""
-    found = state(record, name)
-    return found.get(unit) if found else None
-
-
 def rate_range(record, name, unit="tflops"):
     """(low, high) of a rate from the p90 and p10 times of a state; (None, None) where they are not known."""
     found = state(record, name)
@@ -91,7 +80,7 @@ def number(value, missing="–"):
     """A number for people: three significant digits, whole numbers from 100 up."""
     if value is None:
         return missing
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not isinstance(value, float):
         return str(value)
     size = abs(value)
     if size >= 100 or value == 0:
@@ -149,3 +138,9 @@ def join_words(words):
     """`a`, `a and b`, `a, b and c`."""
     words = list(words)
     return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def sentence(text):
+    """Text with a capital first letter and a full stop."""
+    text = str(text).strip()
+    return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")

@@ -11,13 +11,17 @@ from escherlib.report.facts import number
 
 @dataclass(frozen=True)
 class Column:
-    """One column: key of the row's value, heading with unit, how a value becomes text, alignment, group heading."""
+    """One column: key of the row's value, heading with unit, how a value becomes text, group heading.
+
+    `text` columns are aligned left; `pill` columns hold status words, which HTML shows in colour.
+    """
 
     key: str
     title: str
     form: Callable = number
     group: str = ""
     text: bool = False
+    pill: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class Table:
     def to_html(self):
         """Table with caption, `scope` on every heading, and column groups where columns have them."""
         head = "".join(f"<tr>{''.join(line)}</tr>" for line in self._head_lines())
-        body = "".join(f"<tr{_row_class(row)}>{self._body_line(cells)}</tr>" for row, cells in zip(self.rows, self.cells(), strict=True))
+        lines = zip(self.rows, self.cells(), strict=True)
+        body = "".join(f"<tr{_row_class(row)}>{self._body_line(cells)}</tr>" for row, cells in lines)
         note = f"<p class='note'>{escape(self.note)}</p>" if self.note else ""
         return (
             f"<div class='table-wrap' tabindex='0' role='region' aria-label='{escape(self.caption)}'>"
@@ -74,7 +79,8 @@ class Table:
         for index, (column, text) in enumerate(zip(self.columns, cells, strict=True)):
             kind = " class='text' style='text-align:left'" if column.text else ""
             name, scope = ("th", " scope='row'") if index == 0 else ("td", "")
-            parts.append(f"<{name}{scope}{kind}>{escape(text)}</{name}>")
+            shown = pill(text) if column.pill and text else escape(text)
+            parts.append(f"<{name}{scope}{kind}>{shown}</{name}>")
         return "".join(parts)
 
     def to_markdown(self):
@@ -108,6 +114,11 @@ class Table:
 
 def _row_class(row):
     return f" class='{row['class']}'" if row.get("class") else ""
+
+
+def pill(word):
+    """A status word as a coloured pill; the word itself stays readable without colour."""
+    return f"<span class='pill pill-{escape(str(word).replace(' ', '_'))}'>{escape(word)}</span>"
 
 
 def words(value):

@@ -3,7 +3,7 @@
 from escherlib.files import write_text
 from escherlib.report.display import not_measured
 from escherlib.report.facts import (
-    STATUS_WORDS, bytes_text, family_reason, memory_word, number, percent, state, GIB,
+    GIB, STATUS_WORDS, bytes_text, family_reason, memory_word, number, percent, reason_of, state,
 )  # fmt: skip
 from escherlib.report.table import Column, Table, words
 
@@ -19,7 +19,7 @@ def percent_cell(value):
     return "–" if value is None else f"{value:.1f}"
 
 
-def _reading(record, name, key, field="mean"):
+def reading(record, name, key, field="mean"):
     """Mean of one telemetry field over the window of one state, or None."""
     window = (record.telemetry or {}).get(name) or {}
     return (window.get(key) or {}).get(field)
@@ -52,8 +52,8 @@ def _state_cells(record, name, peak):
         f"{name}_of_peak_pct": percent(tflops, peak),
         f"{name}_ci_pct": None if half is None else 100 * half,
         f"{name}_n": measured.get("n"),
-        f"{name}_clock_mhz": _reading(record, name, "clock_mhz"),
-        f"{name}_power_w": _reading(record, name, "power_w"),
+        f"{name}_clock_mhz": reading(record, name, "clock_mhz"),
+        f"{name}_power_w": reading(record, name, "power_w"),
     }
 
 
@@ -245,6 +245,41 @@ def capacity(results):
     return Table("capacity", "Memory capacity, each in a fresh process", tuple(columns), tuple(rows))
 
 
+def precheck(results):
+    """What family 0 checked before anything was measured."""
+    record = results.row(ENVIRONMENT, "precheck")
+    if record is None or not record.ok:
+        return not_measured("Pre-checks", reason_of([record]) if record is not None else family_reason(results, ENVIRONMENT))
+    rows = tuple(check | {"class": "bad" if check["status"] == "warning" else ""} for check in record.get("checks", default=[]))
+    columns = (
+        Column("check", "check", words, text=True), Column("status", "status", words, text=True),
+        Column("found", "found", words, text=True), Column("why", "why it matters", words, text=True),
+    )  # fmt: skip
+    return Table("precheck", "Pre-checks", columns, rows)
+
+
+def environment(results):
+    """env.json as name and value, nested names joined by dots; long lists are shortened."""
+    if not results.env:
+        return not_measured("Environment", "env.json is missing")
+    rows = tuple({"name": name, "value": value} for name, value in _flat(results.env) if value not in (None, "", [], {}))
+    columns = (Column("name", "what", words, text=True), Column("value", "value", _short, text=True))
+    return Table("environment", "Environment", columns, rows)
+
+
+def _flat(tree, prefix=""):
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _short(value, longest=110):
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
 def any_rows(results, family):
     """All rows of a family in the plainest form: what stands in the report where a notebook is missing or failed."""
     records = results.rows(family)
@@ -272,7 +307,7 @@ def all_tables(results):
     """(family, table) of every table that has rows."""
     made = [(COMPUTE, gemm(results, prefix)) for prefix in GEMM_GROUPS if results.rows(COMPUTE, prefix)]
     made += [(COMPUTE, peak(results)), (COMPUTE, correctness(results)), (BANDWIDTH, bandwidth(results))]
-    made += [(BANDWIDTH, plateaus(results)), (CAPACITY, capacity(results))]
+    made += [(BANDWIDTH, plateaus(results)), (CAPACITY, capacity(results)), (ENVIRONMENT, precheck(results))]
     return [(family, table) for family, table in made if isinstance(table, Table)]
 
 
@@ -286,5 +321,6 @@ def write_tables(results):
 
 
 __all__ = [
-    "ENVIRONMENT", "all_tables", "any_rows", "bandwidth", "capacity", "correctness", "gemm", "peak", "plateaus", "remark", "write_tables",
+    "all_tables", "any_rows", "bandwidth", "capacity", "correctness", "environment", "gemm", "peak", "plateaus", "precheck", "reading",
+    "remark", "write_tables",
 ]  # fmt: skip

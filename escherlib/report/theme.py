@@ -59,7 +59,7 @@ def theme():
             "padding": 6,
             "view": {"stroke": None},
             "title": {
-                "anchor": "start", "frame": "group", "fontSize": 14, "fontWeight": "bold", "color": INK, "offset": 14,
+                "anchor": "start", "frame": "bounds", "fontSize": 14, "fontWeight": "bold", "color": INK, "offset": 14,
                 "subtitleColor": MUTED, "subtitleFontSize": 11, "subtitlePadding": 5,
             },
             "axis": {

@@ -37,10 +37,12 @@ class Results:
 
     @cached_property
     def profile(self):
-        """Rated figures of the device, or None where it is not known."""
+        """Rated figures of the device without those that do not hold for it, or None where it is not known."""
         from escherlib.parameters import load_devices
 
-        return load_devices().get(self.target or self.device.get("profile"))
+        profile = load_devices().get(self.target or self.device.get("profile"))
+        withheld = () if self.target else tuple(self.device.get("withheld", ()))
+        return profile.without(withheld) if profile else None
 
     def rows(self, family, prefix=""):
         """Rows of a family whose name starts with `prefix`, in order."""

@@ -1,1 +1,4 @@
-"""Shapes of everything in parameters/: one pydantic model per kind of file. Loading is escherlib.parameters' work."""
+"""Shapes of everything in parameters/: one pydantic model per kind of file.
+
+Loading is escherlib.parameters' work.
+"""

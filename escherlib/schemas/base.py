@@ -7,7 +7,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 T = TypeVar("T")
 
 # A YAML list, kept as a tuple so that a loaded parameter can't be changed by accident.
-Items = Annotated[tuple[T, ...], BeforeValidator(lambda found: tuple(found) if isinstance(found, list) else found)]
+Items = Annotated[
+    tuple[T, ...], BeforeValidator(lambda found: tuple(found) if isinstance(found, list) else found)
+]
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(gt=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -15,6 +17,8 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Strict(BaseModel):
-    """Base of all schemas: no unknown key, no silent conversion, no NaN or infinity, no change after loading."""
+    """Base of all schemas: no unknown key, no silent conversion, no NaN, no change after loading."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True
+    )

@@ -16,9 +16,9 @@ TORCH_NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float6
 MEMORY_FIELDS = ("memory_type", "memory_capacity_gb", "memory_reported_gib", "memory_bandwidth_gb_s")
 # Fields that may stand without a source: names, and switches of our own.
 UNSOURCED = {
-    "display_name", "vendor", "device_class", "unit", "compute_unit_kind", "compute_units_reported", "bf16_native",
-    "rated_basis", "rated", "memory_shared", "power_cap_max_w", "clock_max_mhz", "interconnect_name", "cpu",
-    "published", "observations", "sources", "rejected_bf16_ratings", "notes",
+    "display_name", "vendor", "device_class", "unit", "compute_unit_kind", "compute_units_reported",
+    "bf16_native", "rated_basis", "rated", "memory_shared", "power_cap_max_w", "clock_max_mhz",
+    "interconnect_name", "cpu", "published", "observations", "sources", "rejected_bf16_ratings", "notes",
 }  # fmt: skip
 
 
@@ -112,7 +112,7 @@ class Profile(Strict):
 
     @property
     def achievable(self):
-        """Published headline result per metric (bf16_tflops, memory_copy_gb_s, …); a metric nobody published is absent."""
+        """Published headline result per metric (bf16_tflops, memory_copy_gb_s, …) where there is one."""
         return {metric: entry.value for metric, entry in self.published.items()}
 
     def rated_tflops(self, dtype):
@@ -135,11 +135,13 @@ class Profile(Strict):
         return rate * cores * clock_ghz / 1000 if rate else None
 
     def without(self, withheld):
-        """This profile without the groups of fields that identification withheld (`memory`: another memory is fitted)."""
+        """This profile without the fields that identification withheld (`memory`: another one is fitted)."""
         if "memory" not in withheld:
             return self
         blank = dict.fromkeys(MEMORY_FIELDS)
-        published = {metric: entry for metric, entry in self.published.items() if not metric.startswith("memory")}
+        published = {
+            metric: entry for metric, entry in self.published.items() if not metric.startswith("memory")
+        }
         core = self.cpu and self.cpu.model_copy(
             update={"memory_channels_per_socket": None, "memory_bandwidth_per_socket_gb_s": None}
         )
@@ -151,7 +153,9 @@ class Profile(Strict):
 
     @model_validator(mode="after")
     def _every_figure_has_a_source(self):
-        stated = {name: getattr(self, name) for name in type(self).model_fields if name not in UNSOURCED | {"id"}}
+        stated = {
+            name: getattr(self, name) for name in type(self).model_fields if name not in UNSOURCED | {"id"}
+        }
         stated |= self.rated | (self.cpu.model_dump(exclude={"isa_flags"}) if self.cpu else {})
         if self.device_class == "cpu":
             stated.pop("architecture")
@@ -182,7 +186,9 @@ class Devices(Strict):
         profiles = data.get("profiles") if isinstance(data, dict) else None
         if not isinstance(profiles, dict):
             return data
-        named = {key: {"id": key, **entry} if isinstance(entry, dict) else entry for key, entry in profiles.items()}
+        named = {
+            key: {"id": key, **entry} if isinstance(entry, dict) else entry for key, entry in profiles.items()
+        }
         return {**data, "profiles": named}
 
     @model_validator(mode="after")
@@ -192,7 +198,9 @@ class Devices(Strict):
             listed = [*profile.published.values(), *profile.observations, *profile.rejected_bf16_ratings]
             for ref in used + [entry.source for entry in listed]:
                 if ref not in self.source_index:
-                    raise ValueError(f"profiles.{profile_id} names the source {ref!r}, which source_index lacks")
+                    raise ValueError(
+                        f"profiles.{profile_id} names the source {ref!r}, which source_index lacks"
+                    )
         for rule in self.identification.all_rules():
             if rule.profile is not None and rule.profile not in self.profiles:
                 raise ValueError(f"identification names the profile {rule.profile!r}, which profiles lacks")

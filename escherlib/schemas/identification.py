@@ -26,7 +26,9 @@ def _pattern(text):
 
 
 Range = Annotated[tuple[float | None, float | None], BeforeValidator(_range)]
-PciId = Annotated[str, AfterValidator(lambda text: text if re.fullmatch("[0-9a-f]{4}:[0-9a-f]{4}", text) else _bad_id(text))]
+PciId = Annotated[
+    str, AfterValidator(lambda text: text if re.fullmatch("[0-9a-f]{4}:[0-9a-f]{4}", text) else _bad_id(text))
+]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
 

@@ -1,4 +1,4 @@
-"""Reading one YAML file strictly: every mistake becomes one line with file, key, what was found, what was expected."""
+"""Reading one YAML file strictly: every mistake becomes one line with file, key, found and expected."""
 
 import difflib
 import math
@@ -45,7 +45,10 @@ class StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 
 
 def read_yaml(path):
-    """Content of a YAML file. UserError in one line for a file that is missing, broken, empty or no block of keys."""
+    """Content of a YAML file.
+
+    UserError in one line for a file that is missing, broken, empty or no block of keys.
+    """
     path = Path(path)
     try:
         loader = StrictLoader(path.read_text(encoding="utf-8"))
@@ -101,7 +104,13 @@ def _describe(problem, model):
     if kind == "extra_forbidden":
         known = sorted(_keys_at(model, loc[:-1]))
         close = difflib.get_close_matches(str(loc[-1]), known, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; expected one of {', '.join(known)}" if known else ""
+        hint = (
+            f"; did you mean {close[0]!r}?"
+            if close
+            else f"; expected one of {', '.join(known)}"
+            if known
+            else ""
+        )
         return f"{_dotted(loc)}: unknown key{hint}"
     if kind == "missing":
         return f"{_dotted(loc)}: missing; expected {EXPECTED[kind]}"
@@ -110,13 +119,17 @@ def _describe(problem, model):
         return f"{_dotted(loc)}: {said}" if loc else said
     found, expected = problem["input"], _expected(problem)
     if isinstance(found, str) and kind in ("int_type", "float_type"):
-        return f"{_dotted(loc)}: found the text {found[:MAX_SHOWN]!r}; {_number_hint(found) or 'expected ' + expected}"
+        hint = _number_hint(found) or f"expected {expected}"
+        return f"{_dotted(loc)}: found the text {found[:MAX_SHOWN]!r}; {hint}"
     return f"{_dotted(loc)}: found {_found(found)}; expected {expected}"
 
 
 def _expected(problem):
     said = problem["msg"].removeprefix("Input should be ")
-    return EXPECTED.get(problem["type"], said.replace("greater than or equal to", "at least").replace("greater than", "more than"))
+    return EXPECTED.get(
+        problem["type"],
+        said.replace("greater than or equal to", "at least").replace("greater than", "more than"),
+    )
 
 
 def _number_hint(text):
@@ -147,7 +160,9 @@ def _found(value):
 
 def _dotted(loc):
     """('a', 'b', 3, 'c') → a.b[3].c"""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".") or "(top)"
+    return (
+        "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".") or "(top)"
+    )
 
 
 def _keys_at(model, loc):
@@ -156,14 +171,18 @@ def _keys_at(model, loc):
     for part in loc:
         places = [inner for place in places for inner in _inside(place, part)]
     models = [found for place in places for found in _models(place)]
-    return {field.alias or name for found in models for name, field in found.model_fields.items() if name != "id"}
+    return {
+        field.alias or name for found in models for name, field in found.model_fields.items() if name != "id"
+    }
 
 
 def _inside(place, part):
     """Types one step inside a type annotation."""
     models = _models(place)
     if models and isinstance(part, str):
-        fields = [(field.alias or name, field) for found in models for name, field in found.model_fields.items()]
+        fields = [
+            (field.alias or name, field) for found in models for name, field in found.model_fields.items()
+        ]
         named = [field.annotation for name, field in fields if name == part]
         if named:
             return named

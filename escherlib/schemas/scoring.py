@@ -1,4 +1,7 @@
-"""Schema of parameters/scoring.yaml: every threshold of the scorecard. Shares are fractions of 1, *_pp percentage points."""
+"""Schema of parameters/scoring.yaml: every threshold of the scorecard.
+
+Shares are fractions of 1, *_pp percentage points.
+"""
 
 from typing import Literal
 

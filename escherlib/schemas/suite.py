@@ -1,7 +1,7 @@
 """Schema of parameters/suites/*.yaml: what each family measures, for CPU and GPU hosts.
 
-A parameter's name here is the name of the variable in the notebook's parameters cell. A new family is a new class and
-one line in `Families`.
+A parameter's name here is the name of the variable in the notebook's parameters cell. A new family is a new
+class and one line in `Families`.
 """
 
 from typing import Generic, Literal, TypeVar
@@ -79,7 +79,10 @@ class Suite(Strict):
         return tuple(sorted(self._by_name()))
 
     def family_parameters(self, family, kind):
-        """Notebook parameters of one family as plain JSON values; kind is `cpu` or `gpu`. KeyError for a family not in it."""
+        """Notebook parameters of one family as plain JSON values; kind is `cpu` or `gpu`.
+
+        KeyError for a family not in it.
+        """
         return getattr(self._by_name()[family], kind).model_dump(mode="json")
 
     def deadline_s(self, family):

@@ -4,12 +4,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from escherlib.files import canonical_json, sha256_text
 from escherlib.schemas.base import Count, Items, Positive, Strict, Text
 
 ITEM_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
 MEGABYTE = {"MB": 10**6, "MiB": 2**20}
-NOT_GEOMETRY = {"description", "scale_note", "pilot_reference", "drift", "reference", "printed_megabyte"}
 
 
 class PilotReference(Strict):
@@ -80,12 +78,15 @@ class Workload(Strict):
     drift: Drift | None = None
     changed: Items[Text] = ()
     scale_note: str = ""
+    sha: str = ""
 
     @model_validator(mode="before")
     @classmethod
     def _tokens_from_frames(cls, data):
         """Fill query_tokens, kv_tokens and rows_time (one row per latent frame) in from the frames."""
-        if not isinstance(data, dict) or not all(_is_count(data.get(k)) for k in ("tokens_per_latent_frame", "frames", "window")):
+        if not isinstance(data, dict) or not all(
+            _is_count(data.get(k)) for k in ("tokens_per_latent_frame", "frames", "window")
+        ):
             return data
         per_frame, frames, window = data["tokens_per_latent_frame"], data["frames"], data["window"]
         derived = {"query_tokens": frames * per_frame, "kv_tokens": window * per_frame, "rows_time": frames}
@@ -95,22 +96,35 @@ class Workload(Strict):
     def _geometry_holds_together(self):
         framed = [self.tokens_per_latent_frame, self.frames, self.window]
         if any(value is None for value in framed) and any(value is not None for value in framed):
-            raise ValueError("tokens_per_latent_frame, frames and window go together; give all three, or tokens alone")
+            raise ValueError(
+                "tokens_per_latent_frame, frames and window go together; give all three, or tokens alone"
+            )
         if self.frames is not None:
-            expected = (self.frames * self.tokens_per_latent_frame, self.window * self.tokens_per_latent_frame)
+            expected = (
+                self.frames * self.tokens_per_latent_frame,
+                self.window * self.tokens_per_latent_frame,
+            )
             if (self.query_tokens, self.kv_tokens) != expected:
                 raise ValueError(
                     f"query_tokens and kv_tokens are {self.query_tokens} and {self.kv_tokens}; "
                     f"frames and window make {expected[0]} and {expected[1]}"
                 )
             if self.window < self.frames:
-                raise ValueError(f"window = {self.window}: it holds the chunk's own {self.frames} latent frames too; raise it")
+                raise ValueError(
+                    f"window = {self.window}: it holds the chunk's {self.frames} latent frames too; raise it"
+                )
         if self.heads * self.head_dim != self.d_model:
-            raise ValueError(f"heads × head_dim is {self.heads * self.head_dim}; expected d_model = {self.d_model}")
+            raise ValueError(
+                f"heads × head_dim is {self.heads * self.head_dim}; expected d_model = {self.d_model}"
+            )
         if not self.cross_kv_cached and self.context_dim is None:
-            raise ValueError("context_dim is missing; cross k and v are computed from the text, so its width is needed")
+            raise ValueError(
+                "context_dim is missing; cross k and v are computed from the text, so its width is needed"
+            )
         if (self.reference == self.name) != (self.pilot_reference is not None):
-            raise ValueError("pilot_reference belongs to the workload whose `reference` is itself, and to no other")
+            raise ValueError(
+                "pilot_reference belongs to the workload whose `reference` is itself, and to no other"
+            )
         return self
 
     @property
@@ -123,10 +137,19 @@ class Workload(Strict):
         """(inputs, outputs) of each layer of the time MLP."""
         return tuple(zip(self.time_widths, self.time_widths[1:], strict=False))
 
-    @property
-    def sha(self):
-        """Hash of everything that decides what is measured: names and geometry, no remarks."""
-        return sha256_text(canonical_json(self.model_dump(mode="json", exclude=NOT_GEOMETRY | {"changed"})))
+    def identity(self):
+        """Everything that decides what is measured: name and geometry, no remarks. Its hash is `sha`."""
+        remarks = {
+            "description",
+            "scale_note",
+            "pilot_reference",
+            "drift",
+            "reference",
+            "printed_megabyte",
+            "changed",
+            "sha",
+        }
+        return self.model_dump(mode="json", exclude=remarks)
 
     @property
     def is_pilots(self):
@@ -140,40 +163,12 @@ class Workload(Strict):
         if self.changed:
             parts.append(f"changed: {', '.join(self.changed)}")
         if self.drift is not None and not self.drift.within:
-            parts.append(f"not the pilot's workload (FLOP {self.drift.flop_pct:+.1f} %, traffic {self.drift.traffic_pct:+.1f} %)")
+            parts.append(
+                "not the pilot's workload "
+                f"(FLOP {self.drift.flop_pct:+.1f} %, traffic {self.drift.traffic_pct:+.1f} %)"
+            )
         return "; ".join(parts)
 
 
 def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def block_flop(w):
-    """FLOP of one block with the time MLP, in closed form (accounting.workload lists the same work op by op)."""
-    tokens = w.batch * w.query_tokens
-    projections = 12 * tokens * w.d_model**2 + 4 * tokens * w.d_model * w.ffn
-    attention = 4 * tokens * (w.kv_tokens + w.text_tokens) * w.d_model
-    cross_kv = 0 if w.cross_kv_cached else 4 * w.batch * w.text_tokens * w.context_dim * w.d_model
-    return projections + attention + cross_kv + 2 * w.rows_time * sum(i * o for i, o in w.time_gemms)
-
-
-def block_bytes(w):
-    """Bytes of one block with the time MLP: each operand moved once, plus the streams of the element-wise operations."""
-    d, tokens, text, kv = w.d_model, w.batch * w.query_tokens, w.batch * w.text_tokens, w.batch * w.kv_tokens
-    projections = 6 * (2 * tokens * d + d * d) + 2 * (tokens * (d + w.ffn) + d * w.ffn)
-    attention = 4 * tokens * d + 2 * (kv + text) * d
-    cross_kv = 0 if w.cross_kv_cached else 2 * (text * w.context_dim + w.context_dim * d + text * d)
-    time = sum(w.rows_time * (i + o) + i * o for i, o in w.time_gemms)
-    s = w.streams
-    streams = tokens * (d * (s.norm + s.residual + s.kv_cache_write) + w.ffn * s.gelu)
-    return (projections + attention + cross_kv + time + streams) * w.itemsize
-
-
-def drift_against(w, pilot, limit_pct):
-    """Drift of a workload's totals against the published ones. The traffic is compared as printed, in the workload's megabytes."""
-    printed = block_bytes(w) / MEGABYTE[w.printed_megabyte]
-    return Drift(
-        flop_pct=100 * (block_flop(w) / 1e9 / pilot.block_gflop - 1),
-        traffic_pct=100 * (printed / pilot.block_traffic_mb - 1),
-        limit_pct=limit_pct,
-    )

@@ -15,7 +15,13 @@ MIB = 2**20
 
 def state(value, unit="tflops", label=None, spread=0.0):
     """A state of 1 ms calls whose rate is `value`; p10 and p90 lie `spread` around the median."""
-    return {"median_s": 1e-3, "p10_s": 1e-3 * (1 - spread), "p90_s": 1e-3 * (1 + spread), unit: value, "label": label}
+    return {
+        "median_s": 1e-3,
+        "p10_s": 1e-3 * (1 - spread),
+        "p90_s": 1e-3 * (1 + spread),
+        unit: value,
+        "label": label,
+    }
 
 
 def gemm(name, burst=None, sustained=None, dtype="bf16", label=None, spread=0.0, **more):
@@ -24,14 +30,24 @@ def gemm(name, burst=None, sustained=None, dtype="bf16", label=None, spread=0.0,
         "burst": state(burst, spread=spread) if burst else None,
         "sustained": state(sustained, label=label, spread=spread) if sustained else None,
     }
-    result = {"states": states, "dtype": dtype, "fill": "normal", "backend": "cublaslt", "m": 8192, "n": 8192, "k": 8192}
+    result = {
+        "states": states,
+        "dtype": dtype,
+        "fill": "normal",
+        "backend": "cublaslt",
+        "m": 8192,
+        "n": 8192,
+        "k": 8192,
+    }
     return Record(COMPUTE, name, "finished", result=result | more)
 
 
 def peak(burst=800.0, sustained=670.0, dtype="bf16", label=None, **more):
     """The `peak` row."""
     best = {"m": 12288, "n": 12288, "k": 12288, "backend": "cublas"}
-    return gemm("peak", burst, sustained, dtype, label, best_burst=best, best_sustained=best | {"m": 4096}, **more)
+    return gemm(
+        "peak", burst, sustained, dtype, label, best_burst=best, best_sustained=best | {"m": 4096}, **more
+    )
 
 
 def stream(op, size_mib, gb_s, where="cold", **more):
@@ -42,14 +58,19 @@ def stream(op, size_mib, gb_s, where="cold", **more):
 
 def streams(copy=(4200.0, 4280.0, 4285.0), add=(4350.0, 4410.0, 4416.0)):
     """copy and add rows over growing sizes, in GB/s."""
-    return [stream(op, 1024 * 2**i, value) for op, values in (("copy", copy), ("add", add)) for i, value in enumerate(values)]
+    return [
+        stream(op, 1024 * 2**i, value)
+        for op, values in (("copy", copy), ("add", add))
+        for i, value in enumerate(values)
+    ]
 
 
 def correct(dtype="bf16", k=4096, error=0.2, bound=1.0, emulation_max=0.19, **more):
     """A finished row of the correctness check."""
     result = {
-        "correct": {"ok": True, "error": error, "bound": bound, "how": "by hand"}, "max": error, "dtype": dtype,
-        "emulation_max": emulation_max, "ok": True, "reduction_switches": {"allow_bf16_reduced_precision_reduction": False},
+        "correct": {"ok": True, "error": error, "bound": bound, "how": "by hand"}, "max": error, "ok": True,
+        "dtype": dtype, "emulation_max": emulation_max,
+        "reduction_switches": {"allow_fp16_accumulation": False},
     }  # fmt: skip
     return Record(COMPUTE, f"correct/{dtype}/{k}", "finished", result=result | more)
 
@@ -70,12 +91,17 @@ def good_rows():
 
 
 def make(rows=(), kind="gpu", profile=H200, families=None, env=None, path=Path("run"), **device):
-    """Results of a run that holds `rows`; families finished unless told otherwise. `profile` is a Profile or None."""
+    """Results of a run that holds `rows`; families are finished unless told otherwise."""
     records = {COMPUTE: {}, BANDWIDTH: {}}
     for row in rows:
         assert row.name not in records[row.family]
         records[row.family][row.name] = row
-    found = {"kind": kind, "name": "a device", "profile": profile and profile.id, "peak_dtype": "bf16"} | device
+    found = {
+        "kind": kind,
+        "name": "a device",
+        "profile": profile and profile.id,
+        "peak_dtype": "bf16",
+    } | device
     families = {family: {"status": "finished", "reason": None} for family in records} | (families or {})
     manifest = {"id": "run-1", "device": found, "families": families}
     results = Results(path, manifest, env=env, records=records)

@@ -1,0 +1,1 @@
+"""What work was it: FLOP and bytes per operation, the workload's list of matrix products, the roofline."""

@@ -1,0 +1,165 @@
+"""Artefacts A1…A11 and the report files: what belongs to a run, how it is made, and whether it is there and opens."""
+
+import json
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+from escherlib.files import read_json, write_bytes, write_text
+from escherlib.report import static
+from escherlib.report.facts import family_title
+from escherlib.report.theme import spec_of
+
+FORMATS = ("md", "html", "pdf")
+META = "report.json"
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One artefact: id, what it is, families it needs, chart function name and file stem (charts), or file (others)."""
+
+    id: str
+    title: str
+    families: tuple
+    chart: str | None = None
+    stem: str | None = None
+    file: str | None = None
+
+    @property
+    def files(self):
+        """Paths below the run folder."""
+        return (f"charts/{self.stem}.svg", f"charts/{self.stem}.png") if self.chart else (self.file,)
+
+
+COMPUTE, BANDWIDTH, CAPACITY = "01_bf16_compute", "02_memory_bandwidth", "03_memory_capacity"
+REGISTRY = (
+    Artefact("A1", "hardware summary", (), file="hardware.md"),
+    Artefact("A2", "GEMM size sweep", (COMPUTE,), "gemm_sweep", "A2_gemm_sweep"),
+    Artefact("A3", "bandwidth by size and operation", (BANDWIDTH,), "bandwidth", "A3_bandwidth"),
+    Artefact("A3b", "cache curve", (BANDWIDTH,), "cache_curve", "A3b_cache_curve"),
+    Artefact("A4", "capacity", (CAPACITY,), "capacity", "A4_capacity"),
+    Artefact("A5", "op table", ("04_workload_ops",)),
+    Artefact("A6", "roofline", (COMPUTE, BANDWIDTH), "roofline", "A6_roofline"),
+    Artefact("A7", "per-op theory, default, optimized", ("04_workload_ops",)),
+    Artefact("A8", "MFU", ("05_e2e_mfu",)),
+    Artefact("A8b", "per-chunk distribution", ("05_e2e_mfu",)),
+    Artefact("A9", "collectives and scaling", ("06_multigpu_comm",)),
+    Artefact("A10", "environment", (), file="env.json"),
+    Artefact("A11", "summary", (), file="summary.md"),
+)
+
+
+def left_out_reason(results, artefact):
+    """Why an artefact does not belong to this run, or None: a family it rests on was not asked for or not run."""
+    for family in artefact.families:
+        entry = results.statuses.get(family)
+        if entry is None and not results.rows(family):
+            planned = family in results.manifest.get("parameters", {})
+            why = "was not run" if planned else f"is not part of the suite {results.manifest.get('suite')}"
+            return f"{artefact.title}: family {family_title(results, family)} {why}"
+        if entry is not None and entry["status"] == "not_run":
+            return f"{artefact.title}: family {family_title(results, family)} was not run"
+    return None
+
+
+def left_out(results):
+    """[{id, left_out}] of the artefacts that do not belong to this run."""
+    found = ((artefact.id, left_out_reason(results, artefact)) for artefact in REGISTRY)
+    return [{"id": name, "left_out": reason} for name, reason in found if reason]
+
+
+def make_charts(results):
+    """Write each chart as SVG and PNG into charts/, remove what is no longer drawn. Returns the files."""
+    from escherlib.report import charts
+
+    made = []
+    for artefact in REGISTRY:
+        if not artefact.chart:
+            continue
+        paths = [results.path / file for file in artefact.files]
+        drawn = None if left_out_reason(results, artefact) else getattr(charts, artefact.chart)(results)
+        if drawn is None or not hasattr(drawn, "to_dict"):
+            for path in paths:
+                path.unlink(missing_ok=True)
+            continue
+        spec = static.safe_spec(spec_of(drawn))
+        write_text(paths[0], static.svg(spec) + "\n")
+        write_bytes(paths[1], static.png(spec))
+        made += paths
+    return made
+
+
+def check(results, formats=FORMATS):
+    """One dict an artefact and report file: id, files, ok, reason, left_out (why it does not apply), engine_missing."""
+    found = []
+    for artefact in REGISTRY:
+        away = left_out_reason(results, artefact)
+        found.append(_entry(artefact.id, (), None, None, away) if away else _checked(results, artefact.id, artefact.files, artefact.title))
+    for kind in FORMATS:
+        if kind not in formats:
+            found.append(_entry(f"report.{kind}", (), None, None, "format switched off"))
+            continue
+        entry = _checked(results, f"report.{kind}", (f"report.{kind}",), "report")
+        if kind == "pdf" and not entry["ok"]:
+            reason = _pdf_reason(results)
+            entry |= {"engine_missing": bool(reason), "reason": reason or entry["reason"]}
+        found.append(entry)
+    return found
+
+
+def _entry(name, files, ok, reason, left_out=None):
+    return {"id": name, "files": list(files), "ok": ok, "reason": reason, "left_out": left_out, "engine_missing": False}
+
+
+def _checked(results, name, files, title):
+    if not files or None in files:
+        return _entry(name, (), False, f"{title}: this version makes no such artefact")
+    problems = [f"{file} {problem}" for file in files if (problem := problem_of(results.path / file))]
+    return _entry(name, files, not problems, "; ".join(problems) or None)
+
+
+def _pdf_reason(results):
+    try:
+        return read_json(results.path / META).get("pdf", {}).get("reason")
+    except Exception:  # no report was built: the missing file speaks for itself
+        return None
+
+
+def problem_of(path):
+    """What is wrong with a file (`is missing`, `does not open: …`), or None."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return "is missing"
+    try:
+        OPENERS[path.suffix](content)
+    except Exception as error:  # whatever a reader stumbles over, the file does not open
+        return f"does not open: {str(error)[:120] or type(error).__name__}"
+    return None
+
+
+def _open_png(content):
+    if not (content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR" and content[-8:-4] == b"IEND"):
+        raise ValueError("no whole PNG image")
+
+
+def _open_pdf(content):
+    if not (content.startswith(b"%PDF-") and b"startxref" in content[-1024:] and content.rstrip().endswith(b"%%EOF")):
+        raise ValueError("no whole PDF file")
+
+
+def _open_html(content):
+    text = content.decode()
+    HTMLParser().feed(text)
+    if not text.rstrip().endswith("</html>"):
+        raise ValueError("cut off before its end")
+
+
+def _open_text(content):
+    if not content.decode().strip():
+        raise ValueError("empty")
+
+
+OPENERS = {
+    ".svg": ElementTree.fromstring, ".png": _open_png, ".pdf": _open_pdf, ".html": _open_html, ".json": json.loads, ".md": _open_text,
+}  # fmt: skip
