@@ -255,7 +255,12 @@ def make_report(path, say=click.echo, **options):
     results = load_results(path, target)
     scoring = parameters.load_scoring()
     say("report: charts, score, chapters", transient=True) if say is not click.echo else None
-    assumed = scorecard.score(results, scoring, artefacts=None)
+    switched_off = [
+        {"id": f"report.{kind}", "files": [], "ok": None, "reason": "format switched off", "left_out": "format switched off"}
+        for kind in artefacts.FORMATS
+        if kind not in formats
+    ]
+    assumed = scorecard.score(results, scoring, artefacts=[*artefacts.left_out(results), *switched_off])
     settings = {
         "formats": formats, "marking": options["marking"], "report_config": options["report_config"],
         "embed": options["embed"],
@@ -263,8 +268,8 @@ def make_report(path, say=click.echo, **options):
     scorecard.write(results, assumed)
     built = build.build_report(results, assumed, **settings)
     final = scorecard.score(results, scoring, artefacts=artefacts.check(results, formats))
+    scorecard.write(results, final)
     if final != assumed:
-        scorecard.write(results, final)
         built = build.build_report(results, final, **settings)
     for kind, file in built.items():
         say(f"{kind:<10} {file}")

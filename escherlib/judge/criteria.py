@@ -82,7 +82,7 @@ def artefacts_criterion(results, scoring, artefacts):
         told += "; left out: " + ", ".join(f"{entry['id']} ({_why_left_out(entry)})" for entry in left_out)
     details = {
         "artefacts": listed,
-        "assumed": artefacts is None or any(entry["ok"] is None for entry in judged),
+        "assumed": not judged or any(entry["ok"] is None for entry in judged),
     }
     rule = (
         f"{scoring.sc5.title}: every artefact that applies, and the report in every format, exists and opens"

@@ -2,14 +2,16 @@
 
 import gc
 import math
+from pathlib import Path
 
 import torch
 
 from escherlib.errors import Refused, UserError
+from escherlib.hardware.host import cgroup_folders
+from escherlib.timing import rotations
 
 SEED = 20260401
 FILLS = ("normal", "zeros")
-CACHE_SPAN = 4  # a working set this many times the last-level cache finds nothing of its last visit
 MEMORY_SHARE = 0.8  # of what is free: the rest is for workspaces and for the reference
 
 
@@ -51,21 +53,47 @@ def free_bytes(device):
         return free + cached
     import psutil
 
-    return min(psutil.virtual_memory().available, device.memory_bytes or math.inf)
+    return min(psutil.virtual_memory().available, device.memory_bytes or math.inf, cgroup_free_bytes())
+
+
+def cgroup_free_bytes(root=Path("/")):
+    """Memory the cgroups of this process still allow (page cache counts as free); infinity where none limits it."""
+    free = math.inf
+    for folder in cgroup_folders(root):
+        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            bounds = [_number(folder / name) for name in (limit, used)]
+            if None not in bounds:
+                free = min(free, max(0, bounds[0] - bounds[1] + _page_cache(folder)))
+    return free
+
+
+def _number(path):
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # absent, or "max"
+        return None
+
+
+def _page_cache(folder):
+    """Bytes of a cgroup's inactive file cache: given back before anything is refused."""
+    try:
+        lines = (folder / "memory.stat").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.split()[0] in ("inactive_file", "total_inactive_file"))
 
 
 def set_count(set_bytes, device, most=None):
-    """Sets to rotate through so that together they span CACHE_SPAN × the last-level cache, as far as memory goes.
+    """Sets to rotate through so that together they outgrow the last-level cache, as far as memory goes.
 
-    Returns (count, spans: True, False, or None where the cache is unknown). Refused where not even one set fits.
+    Returns (count, spans: True, False, or None where the cache is unknown). Refused where not one set fits.
     """
     room = int(free_bytes(device) * MEMORY_SHARE)
     if set_bytes > room:
         raise Refused(f"does not fit: one set of operands takes {gib(set_bytes)}, {gib(room)} can be used")
-    llc_bytes = device.llc_bytes or 0
-    wanted = max(1, math.ceil(CACHE_SPAN * llc_bytes / set_bytes))
-    count = min(wanted, max(1, room // set_bytes), most or wanted)
-    return count, count >= wanted if llc_bytes else None
+    wanted = rotations(set_bytes, device.llc_bytes)
+    count = min(rotations(set_bytes, device.llc_bytes, room), most or wanted)
+    return count, count >= wanted if device.llc_bytes else None
 
 
 def gib(size_bytes):

@@ -167,15 +167,15 @@ def _scaled(device, fmt):
     return run
 
 
-def prepare(device, gemm, fmt, backend, fill="normal", stock=None):
-    """Product of a GEMM through one backend. `stock` shares operands between backends of the same layout.
+def prepare(device, gemm, fmt, backend, fill="normal", stock=None, most=None):
+    """Product of a GEMM through one backend, on at most `most` sets; `stock` shares sets between backends of a layout.
 
     Refused where backend or memory are lacking, or where torch does not take the call.
     """
     library, layout = backends.require(device, fmt, backend, gemm.epilogue)
     stock = {} if stock is None else stock
     if layout not in stock:
-        sets, rotation = make_sets(device, gemm, fmt, layout, fill)
+        sets, rotation = make_sets(device, gemm, fmt, layout, fill, most)
         stock[layout] = (sets, rotation, expect(device, gemm, fmt, sets[0]))
     sets, rotation, expected = stock[layout]
     select, run, touched = backends.selector(library), kernel(gemm, fmt, device), set()

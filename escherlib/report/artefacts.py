@@ -1,4 +1,6 @@
-"""Artefacts A1…A11 and the report files: what belongs to a run, how it is made, and whether it is there and opens."""
+"""Artefacts A1…A11 and the report files: what belongs to a run, how it is made, and whether it is there and
+opens.
+"""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +18,9 @@ META = "report.json"
 
 @dataclass(frozen=True)
 class Artefact:
-    """One artefact: id, what it is, families it needs, chart function name and file stem (charts), or file (others)."""
+    """One artefact: id, what it is, families it needs, chart function name and file stem (charts), or file
+    (others).
+    """
 
     id: str
     title: str
@@ -50,15 +54,17 @@ REGISTRY = (
 
 
 def left_out_reason(results, artefact):
-    """Why an artefact does not belong to this run, or None: a family it rests on was not asked for or not run."""
+    """Why an artefact does not belong to this run, or None: a family it rests on was not asked for or not
+    run.
+    """
     for family in artefact.families:
         entry = results.statuses.get(family)
         if entry is None and not results.rows(family):
             planned = family in results.manifest.get("parameters", {})
             why = "was not run" if planned else f"is not part of the suite {results.manifest.get('suite')}"
-            return f"{artefact.title}: family {family_title(results, family)} {why}"
+            return f"family {family_title(results, family)} {why}"
         if entry is not None and entry["status"] == "not_run":
-            return f"{artefact.title}: family {family_title(results, family)} was not run"
+            return f"family {family_title(results, family)} was not run"
     return None
 
 
@@ -90,11 +96,17 @@ def make_charts(results):
 
 
 def check(results, formats=FORMATS):
-    """One dict an artefact and report file: id, files, ok, reason, left_out (why it does not apply), engine_missing."""
+    """One dict an artefact and report file: id, files, ok, reason, left_out (why it does not apply),
+    engine_missing.
+    """
     found = []
     for artefact in REGISTRY:
         away = left_out_reason(results, artefact)
-        found.append(_entry(artefact.id, (), None, None, away) if away else _checked(results, artefact.id, artefact.files, artefact.title))
+        found.append(
+            _entry(artefact.id, (), None, None, away)
+            if away
+            else _checked(results, artefact.id, artefact.files, artefact.title)
+        )
     for kind in FORMATS:
         if kind not in formats:
             found.append(_entry(f"report.{kind}", (), None, None, "format switched off"))
@@ -108,7 +120,14 @@ def check(results, formats=FORMATS):
 
 
 def _entry(name, files, ok, reason, left_out=None):
-    return {"id": name, "files": list(files), "ok": ok, "reason": reason, "left_out": left_out, "engine_missing": False}
+    return {
+        "id": name,
+        "files": list(files),
+        "ok": ok,
+        "reason": reason,
+        "left_out": left_out,
+        "engine_missing": False,
+    }
 
 
 def _checked(results, name, files, title):
@@ -139,12 +158,18 @@ def problem_of(path):
 
 
 def _open_png(content):
-    if not (content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR" and content[-8:-4] == b"IEND"):
+    if not (
+        content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR" and content[-8:-4] == b"IEND"
+    ):
         raise ValueError("no whole PNG image")
 
 
 def _open_pdf(content):
-    if not (content.startswith(b"%PDF-") and b"startxref" in content[-1024:] and content.rstrip().endswith(b"%%EOF")):
+    if not (
+        content.startswith(b"%PDF-")
+        and b"startxref" in content[-1024:]
+        and content.rstrip().endswith(b"%%EOF")
+    ):
         raise ValueError("no whole PDF file")
 
 
@@ -161,5 +186,10 @@ def _open_text(content):
 
 
 OPENERS = {
-    ".svg": ElementTree.fromstring, ".png": _open_png, ".pdf": _open_pdf, ".html": _open_html, ".json": json.loads, ".md": _open_text,
-}  # fmt: skip
+    ".svg": ElementTree.fromstring,
+    ".png": _open_png,
+    ".pdf": _open_pdf,
+    ".html": _open_html,
+    ".json": json.loads,
+    ".md": _open_text,
+}

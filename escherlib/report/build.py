@@ -1,4 +1,6 @@
-"""Builds everything that is re-made from records: tables as CSV, charts, summary, and the report in its formats."""
+"""Builds everything that is re-made from records: tables as CSV, charts, summary, and the report in its
+formats.
+"""
 
 import shutil
 
@@ -15,9 +17,9 @@ SCHEMA = 1
 def build_report(results, score, *, formats=artefacts.FORMATS, marking=None, report_config=None, embed=True):
     """Write tables, charts, hardware.md, summary.md, report.{formats} and report.json into the run folder.
 
-    `results` (escherlib.run.Results) carries the profile to present the run as; `score` is judge.scorecard's; marking None
-    takes report.yaml's. Returns {kind: path}; a PDF that no engine here can make is "not built: …" instead of a path.
-    UserError where a marking is asked for and is not on every page.
+    `results` (escherlib.run.Results) carries the profile to present the run as; `score` is judge.scorecard's;
+    marking None takes report.yaml's. Returns {kind: path}; a PDF that no engine here can make is "not built:
+    …" instead of a path. UserError where a marking is asked for and is not on every page.
     """
     from escherlib.parameters import load_report_config
 
@@ -27,14 +29,24 @@ def build_report(results, score, *, formats=artefacts.FORMATS, marking=None, rep
     artefacts.make_charts(results)
     card = cards.system_card(results)
     write_text(results.path / "hardware.md", f"# Hardware summary\n\n{card.to_markdown()}\n")
-    printed = make_print(results, score, config, marking) if "pdf" in formats else Pdf(None, reason="format switched off")
+    printed = (
+        make_print(results, score, config, marking)
+        if "pdf" in formats
+        else Pdf(None, reason="format switched off")
+    )
     shutil.rmtree(results.path / "report_files", ignore_errors=True)
-    built = {kind: _write(kind, results, score, config, marking, embed) for kind in ("md", "html") if kind in formats}
+    built = {
+        kind: _write(kind, results, score, config, marking, embed)
+        for kind in ("md", "html")
+        if kind in formats
+    }
     _clear(results.path, formats, printed)
     if printed.content is not None:
         write_bytes(results.path / "report.pdf", printed.content)
     if "pdf" in formats:
-        built["pdf"] = results.path / "report.pdf" if printed.content is not None else f"not built: {printed.reason}"
+        built["pdf"] = (
+            results.path / "report.pdf" if printed.content is not None else f"not built: {printed.reason}"
+        )
     write_json(results.path / artefacts.META, _meta(results, formats, marking, embed, printed))
     listed = artefacts.check(results, formats)
     assumed = [entry | {"ok": None} if entry["id"] == "A11" else entry for entry in listed]
@@ -53,7 +65,11 @@ def _write(kind, results, score, config, marking, embed):
     composed = document.compose(results, score, config, kind, artefacts.left_out(results), embed)
     for name, content in composed.files.items():
         write_bytes(results.path / "report_files" / name, content)
-    text = document.to_markdown(composed, results, config, marking) if kind == "md" else document.to_html(composed, results, config, kind, marking, embed)
+    text = (
+        document.to_markdown(composed, results, config, marking)
+        if kind == "md"
+        else document.to_html(composed, results, config, kind, marking, embed)
+    )
     path = results.path / f"report.{kind}"
     write_text(path, text)
     return path
@@ -68,7 +84,18 @@ def _clear(path, formats, printed):
 
 def _meta(results, formats, marking, embed, printed):
     return {
-        "schema": SCHEMA, "run": results.manifest.get("id"), "created": created(results).isoformat(), "escherlib": __version__,
-        "formats": list(formats), "embed": embed, "marking": marking, "target": results.target,
-        "pdf": {"engine": printed.engine, "pages": printed.pages, "marking_verified": printed.verified, "reason": printed.reason},
-    }  # fmt: skip
+        "schema": SCHEMA,
+        "run": results.manifest.get("id"),
+        "created": created(results).isoformat(),
+        "escherlib": __version__,
+        "formats": list(formats),
+        "embed": embed,
+        "marking": marking,
+        "target": results.target,
+        "pdf": {
+            "engine": printed.engine,
+            "pages": printed.pages,
+            "marking_verified": printed.verified,
+            "reason": printed.reason,
+        },
+    }

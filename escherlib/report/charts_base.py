@@ -1,7 +1,7 @@
 """Building blocks of charts: series with range bars, labelled reference lines, labels that do not overlap.
 
-A chart here is an Altair layer with explicit domains. It carries its own alternative text (`description`) and caption
-(`usermeta.caption`), both generated from the numbers that are drawn.
+A chart here is an Altair layer with explicit domains. It carries its own alternative text (`description`) and
+caption (`usermeta.caption`), both generated from the numbers that are drawn.
 """
 
 import math
@@ -25,11 +25,15 @@ def data(rows):
 
 
 def spread(positions, gap, low, high):
-    """Move `positions` as little as possible until neighbours are `gap` apart and all lie in low…high; same order."""
+    """Move `positions` as little as possible until neighbours are `gap` apart and all lie in low…high; same
+    order.
+    """
     groups = []
     for index in sorted(range(len(positions)), key=lambda i: positions[i]):
         groups.append([[index], positions[index]])
-        while len(groups) > 1 and _top(groups[-2], gap, low, high) + gap > _bottom(groups[-1], gap, low, high):
+        while len(groups) > 1 and _top(groups[-2], gap, low, high) + gap > _bottom(
+            groups[-1], gap, low, high
+        ):
             members, centre = groups.pop()
             joined = groups[-1]
             total = len(joined[0]) + len(members)
@@ -71,7 +75,7 @@ def axis_y(domain, title, kind="linear", values=None, **axis):
 
 
 def series(rows, style, x, y, tooltip, line=True):
-    """One series: range bars (`low`–`high` where known), a line with the series' dash, points with its shape."""
+    """One series: range bars (`low`–`high` where known), a dashed line, points with its shape."""
     base = alt.Chart(data(rows)).encode(x=x, y=y, tooltip=tooltip)
     layers = []
     ranged = [row for row in rows if row.get("low") is not None and row.get("high") is not None]
@@ -80,7 +84,7 @@ def series(rows, style, x, y, tooltip, line=True):
         layers.append(bars.encode(x=x, y=alt.Y("low:Q", scale=y["scale"]), y2="high:Q"))
     if line:
         layers.append(base.mark_line(color=style.color, strokeWidth=2, strokeDash=list(style.dash)))
-    layers.append(base.mark_point(shape=style.shape, color=style.color, fill=style.color, filled=True))
+    layers.append(base.mark_point(shape=style.shape, color=style.color, filled=True))
     return layers
 
 
@@ -100,15 +104,25 @@ def margin_labels(items, y, domain, width=WIDTH, height=HEIGHT):
     items = [item for item in items if item[0] is not None]
     wanted = [_pixel(value, domain, height, log) for value, _, _ in items]
     placed = spread(wanted, LABEL_GAP, 4, height - 2)
-    layers = []
-    for (value, text, color), at, want in zip(items, placed, wanted, strict=True):
-        row = {"y": value, "to": _value(at, domain, height, log), "text": text}
-        base = alt.Chart(data([row]))
-        if abs(at - want) > 3:
-            leader = base.mark_rule(color=color, strokeWidth=0.8, opacity=0.7)
-            layers.append(leader.encode(x=alt.value(width + 1), x2=alt.value(width + 9), y=y, y2="to:Q"))
-        label = base.mark_text(align="left", baseline="middle", font=FONT, fontSize=11, color=TEXT.get(color, color))
-        layers.append(label.encode(x=alt.value(width + 12), y=alt.Y("to:Q", scale=y["scale"]), text="text:N"))
+    rows = [
+        {
+            "y": value,
+            "to": _value(at, domain, height, log),
+            "text": text,
+            "line": color,
+            "ink": TEXT.get(color, color),
+        }
+        for (value, text, color), at in zip(items, placed, strict=True)
+    ]
+    moved = [row for row, at, want in zip(rows, placed, wanted, strict=True) if abs(at - want) > 3]
+    label = alt.Chart(data(rows)).mark_text(align="left", baseline="middle", font=FONT, fontSize=11)
+    at_label = alt.Y("to:Q", scale=y["scale"])
+    ink = alt.Color("ink:N", scale=None)
+    layers = [label.encode(x=alt.value(width + 12), y=at_label, text="text:N", color=ink)]
+    if moved:
+        leader = alt.Chart(data(moved)).mark_rule(strokeWidth=0.8, opacity=0.7)
+        ends = {"x": alt.value(width + 1), "x2": alt.value(width + 9), "y": y, "y2": "to:Q"}
+        layers.append(leader.encode(**ends, color=alt.Color("line:N", scale=None)))
     return layers
 
 
@@ -151,7 +165,8 @@ def tips(*fields):
 
 
 def finish(layers, title, subtitle, alt_text, caption, height=HEIGHT, margin=True):
-    """Layers as one chart with title (the finding), subtitle (quantity and unit), alternative text and caption.
+    """Layers as one chart with title (the finding), subtitle (quantity and unit), alternative text and
+    caption.
 
     `margin`: labels stand right of the plot; otherwise axes and plot together fill the chart's width.
     """
@@ -178,20 +193,26 @@ def wrapped(text, width):
 def horizontal_bars(rows, domain, title, step=26):
     """Layers of horizontal bars with their texts: rows with `name`, `x`, `text`, `color`, and tooltip fields.
 
-    Bars are fills, so light colours are allowed with an outline. The text of a long bar stands inside it, so that it
-    crosses no line; that of a short or missing one to its right.
+    Bars are fills, so light colours are allowed with an outline. The text of a long bar stands inside it, so
+    that it crosses no line; that of a short or missing one to its right.
     """
     order = [row["name"] for row in rows]
     axis = alt.Axis(title=None, labelLimit=230, labelColor=INK, ticks=False, domain=False)
     y = alt.Y("name:N", sort=order, scale=alt.Scale(domain=order), axis=axis)
-    x = alt.X("x:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=alt.Axis(title=title, format="~f", tickCount=8))
+    x = alt.X(
+        "x:Q",
+        scale=alt.Scale(domain=list(domain), nice=False),
+        axis=alt.Axis(title=title, format="~f", tickCount=8),
+    )
     tooltip = tips(("name", "row"), ("text", "value"))
     bars = alt.Chart(data(rows)).mark_bar(stroke=INK, strokeWidth=0.5, height=step * 0.64)
     layers = [bars.encode(y=y, x=x, color=alt.Color("color:N", scale=None), tooltip=tooltip)]
     inside = [row for row in rows if row["x"] > 0.45 * domain[1]]
     for chosen, align, dx in ((inside, "right", -7), ([row for row in rows if row not in inside], "left", 6)):
         if chosen:
-            label = alt.Chart(data(chosen)).mark_text(align=align, baseline="middle", dx=dx, fontSize=11, color=INK)
+            label = alt.Chart(data(chosen)).mark_text(
+                align=align, baseline="middle", dx=dx, fontSize=11, color=INK
+            )
             layers.append(label.encode(y=y, x=x, text="text:N"))
     return layers, x
 

@@ -6,7 +6,17 @@ import altair as alt
 
 from escherlib.report import charts_base as base
 from escherlib.report.display import not_measured
-from escherlib.report.facts import family_reason, join_words, number, percent, rate, rate_range, reason_of, state, time_text
+from escherlib.report.facts import (
+    family_reason,
+    join_words,
+    number,
+    percent,
+    rate,
+    rate_range,
+    reason_of,
+    state,
+    time_text,
+)
 from escherlib.report.theme import BLUE, FILLS, GREEN, GREY, INK, PURPLE, STATES, VERMILLION
 from escherlib.report.traces import transient_trace
 
@@ -64,15 +74,24 @@ def _square_points(rows, name):
         if value:
             low, high = rate_range(row, name)
             size = row.arguments.get("m") or int(row.name.split("/")[1])
-            found.append({
-                "x": size, "y": value, "low": low, "high": high, "state": name, "n": measured.get("n"),
-                "time": time_text(measured["median_s"]),
-            })  # fmt: skip
+            found.append(
+                {
+                    "x": size,
+                    "y": value,
+                    "low": low,
+                    "high": high,
+                    "state": name,
+                    "n": measured.get("n"),
+                    "time": time_text(measured["median_s"]),
+                }
+            )
     return sorted(found, key=lambda p: p["x"])
 
 
 def _sweep_tips():
-    return base.tips(("x", "size", "d"), ("state", "state"), ("y", "TFLOP/s", ".1f"), ("time", "median time"), ("n", "n"))
+    return base.tips(
+        ("x", "size", "d"), ("state", "state"), ("y", "TFLOP/s", ".1f"), ("time", "median time"), ("n", "n")
+    )
 
 
 def _sweep_words(points, roofs, dtype):
@@ -85,10 +104,18 @@ def _sweep_words(points, roofs, dtype):
         if share:
             shares.append(f"{share:.1f} % of the {name} peak")
     title = f"Square {dtype} GEMM: at best {' and '.join(told)}"
-    alt_text = f"Line chart, size on a log axis against TFLOP/s. {title}" + (f"; {', '.join(shares)}" if shares else "") + f". Best {where}."
+    alt_text = (
+        f"Line chart, size on a log axis against TFLOP/s. {title}"
+        + (f"; {', '.join(shares)}" if shares else "")
+        + f". Best {where}."
+    )
     caption = (
-        "Median of each size with p10–p90; burst is the first moments from idle, sustained the settled state. "
-        + (f"The best squares ({where}) reach {' and '.join(shares)}." if shares else "The peak was not measured.")
+        "Median of each size with p10–p90; burst is the first moments from idle, sustained what settles. "
+        + (
+            f"The best squares ({where}) reach {' and '.join(shares)}."
+            if shares
+            else "The peak was not measured."
+        )
     )
     return title, f"{dtype} GEMM throughput in TFLOP/s over size; higher is better", alt_text, caption
 
@@ -123,22 +150,35 @@ def _panel(points, title, domain_x, lines, height, color):
     low, high = min(values), max(values)
     margin = max(0.12 * (high - low), 0.03 * high)  # a flat curve stays flat to the eye
     return {
-        "points": points, "title": title, "domain_x": domain_x, "lines": lines, "height": height, "color": color,
+        "points": points,
+        "title": title,
+        "domain_x": domain_x,
+        "lines": lines,
+        "height": height,
+        "color": color,
         "domain_y": (max(0, low - margin), high + margin),
-    }  # fmt: skip
+    }
 
 
 def _with_time_axis(panel, last):
-    ticks = [t for t in (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000) if panel["domain_x"][0] <= t <= panel["domain_x"][1]]
-    x = base.axis_x(panel["domain_x"], "time since idle (log)" if last else None, "log", ticks, MILLISECONDS, labels=last)
+    ticks = [
+        t
+        for t in (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000)
+        if panel["domain_x"][0] <= t <= panel["domain_x"][1]
+    ]
+    x = base.axis_x(
+        panel["domain_x"], "time since idle (log)" if last else None, "log", ticks, MILLISECONDS, labels=last
+    )
     y = base.axis_y(panel["domain_y"], panel["title"], tickCount=4 if panel["height"] < 100 else 6)
     layers, labels = [], []
     for value, text, color in panel["lines"]:
         layers.append(base.level(value, panel["domain_x"], x, y, color, (5, 3), 1.2))
         labels.append((value, text, color))
-    marks = alt.Chart(base.data(panel["points"])).encode(x=x, y=y, tooltip=base.tips(("x", "ms", ".0f"), ("y", panel["title"], ".1f")))
+    marks = alt.Chart(base.data(panel["points"])).encode(
+        x=x, y=y, tooltip=base.tips(("x", "ms", ".0f"), ("y", panel["title"], ".1f"))
+    )
     layers.append(marks.mark_line(color=panel["color"], strokeWidth=2, interpolate="linear"))
-    layers.append(marks.mark_point(color=panel["color"], fill=panel["color"], filled=True, size=18))
+    layers.append(marks.mark_point(color=panel["color"], filled=True, size=18))
     layers += base.margin_labels(labels, y, panel["domain_y"], height=panel["height"])
     return alt.layer(*layers).properties(width=base.WIDTH, height=panel["height"])
 
@@ -151,10 +191,12 @@ def _transient_words(trace, roofs, panels):
     seen = f" with {' and '.join(evidence)} beside" if evidence else " (no clock or power was sampled)"
     alt_text = (
         f"{panels} stacked line charts against time since idle on a log axis: throughput{seen}. "
-        f"Throughput starts at {number(first)} and settles at {number(last)} TFLOP/s, {change:.0f} % of its best window."
+        f"It starts at {number(first)}, settles at {number(last)} TFLOP/s: {change:.0f} % of its best window."
     )
     moved = [f"{word} from {number(a)} to {number(b)} {unit}" for word, a, b, unit in trace["moved"]]
-    caption = f"The settled state keeps {change:.0f} % of the best window" + (f"; {', '.join(moved)}." if moved else ".")
+    caption = f"The settled state keeps {change:.0f} % of the best window" + (
+        f"; {', '.join(moved)}." if moved else "."
+    )
     return title, f"Shape {trace['shape']}, windows of {trace['window_ms']:.0f} ms", alt_text, caption
 
 
@@ -162,10 +204,13 @@ def workload_gemms(results):
     """Workload GEMMs as % of the measured peak of the same state, sustained where it was measured."""
     rows, roofs = results.rows(FAMILY, "workload/"), _roofs(results)
     name, peak = next(
-        ((s, p) for s, p in (("sustained", roofs.peak_sustained_tflops), ("burst", roofs.peak_burst_tflops))
-         if p and any(rate(row, s) for row in rows)),
+        (
+            (s, p)
+            for s, p in (("sustained", roofs.peak_sustained_tflops), ("burst", roofs.peak_burst_tflops))
+            if p and any(rate(row, s) for row in rows)
+        ),
         (None, None),
-    )  # fmt: skip
+    )
     if peak is None:
         return missing(results, "Workload GEMMs", "workload/")
     found = []
@@ -173,14 +218,21 @@ def workload_gemms(results):
         value = rate(row, name)
         label = row.name.split("/", 1)[1]
         share = percent(value, peak)
-        text = f"{share:.0f} % · {number(value)} TFLOP/s" if value else f"{row.status}: {row.reason or 'no value'}"[:60]
-        found.append({"name": label, "x": share or 0, "text": text, "color": FILLS["sky"], "shape": _shape(row)})
+        text = (
+            f"{share:.0f} % · {number(value)} TFLOP/s"
+            if value
+            else f"{row.status}: {row.reason or 'no value'}"[:60]
+        )
+        found.append(
+            {"name": label, "x": share or 0, "text": text, "color": FILLS["sky"], "shape": _shape(row)}
+        )
     domain = (0, max(104, max(r["x"] for r in found) * 1.04))
     layers, x = base.horizontal_bars(found, domain, f"% of the {name} peak ({number(peak)} TFLOP/s)")
     layers += base.vertical_rule(100, x)
     worst = min((r for r in found if r["x"]), key=lambda r: r["x"])
     title = f"Every workload GEMM reaches at least {math.floor(worst['x'])} % of the {name} peak"
-    alt_text = f"Bar chart of {len(found)} workload GEMMs as % of the {name} peak; the lowest is {worst['name']} with {worst['x']:.0f} %."
+    lowest = f"the lowest is {worst['name']} with {worst['x']:.0f} %"
+    alt_text = f"Bar chart of {len(found)} workload GEMMs as % of the {name} peak; {lowest}."
     caption = f"{worst['name']} ({worst['shape']}) is furthest from the {name} peak with {worst['x']:.1f} %."
     words = (title, f"Share of the measured {name} peak, %", alt_text, caption)
     return base.finish(layers, *words, height=26 * len(found), margin=False)
@@ -201,19 +253,38 @@ def search_ranking(results, top=14):
     order = list(dict.fromkeys(c["name"] for c in best))
     low, high = min(c["x"] for c in best), max(c["x"] for c in best)
     domain = (low - 0.06 * (high - low) - 1e-9, high + 0.06 * (high - low) + 1e-9)
-    y = alt.Y("name:N", sort=order, axis=alt.Axis(title=None, labelLimit=260, labelColor=INK, grid=True, ticks=False, domain=False))
-    x = alt.X("x:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=alt.Axis(title="TFLOP/s (axis does not start at 0)"))
+    y = alt.Y(
+        "name:N",
+        sort=order,
+        axis=alt.Axis(title=None, labelLimit=260, labelColor=INK, grid=True, ticks=False, domain=False),
+    )
+    x = alt.X(
+        "x:Q",
+        scale=alt.Scale(domain=list(domain), nice=False),
+        axis=alt.Axis(title="TFLOP/s (axis does not start at 0)"),
+    )
     looks = {"search pass": (GREY, "circle"), "confirmed": (VERMILLION, "square")}
     layers = []
     for kind, (color, shape) in looks.items():
         chosen = [c for c in best if c["kind"] == kind]
         if chosen:
-            marks = alt.Chart(base.data(chosen)).mark_point(color=color, fill=color, filled=True, shape=shape, size=70)
-            layers.append(marks.encode(x=x, y=y, tooltip=base.tips(("name", "shape, backend"), ("kind", "pass"), ("x", "TFLOP/s", ".1f"))))
+            marks = alt.Chart(base.data(chosen)).mark_point(color=color, filled=True, shape=shape, size=70)
+            layers.append(
+                marks.encode(
+                    x=x,
+                    y=y,
+                    tooltip=base.tips(("name", "shape, backend"), ("kind", "pass"), ("x", "TFLOP/s", ".1f")),
+                )
+            )
     count = len({c["name"] for c in candidates})
     title = f"Peak search: {best[0]['name']} leads with {number(best[0]['x'])} TFLOP/s"
-    alt_text = f"Dot plot of the best {len(order)} of {count} candidates of the peak search; {title.split(': ')[1]}."
-    caption = f"{count} candidates tried; grey dots are the search pass, squares the interleaved confirming pass, which alone sets the peak."
+    alt_text = (
+        f"Dot plot of the best {len(order)} of {count} candidates of the peak search; {title.split(': ')[1]}."
+    )
+    caption = (
+        f"{count} candidates tried; grey dots are the search pass, squares the interleaved confirming pass, "
+        "which alone sets the peak."
+    )
     words = (title, "Throughput by shape m×n×k and backend, TFLOP/s", alt_text, caption)
     return base.finish(layers, *words, height=22 * len(order), margin=False)
 

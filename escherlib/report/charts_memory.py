@@ -6,9 +6,21 @@ from escherlib.judge.plateaus import ROOF_OPS, stream_gb_s
 from escherlib.report import charts_base as base
 from escherlib.report.display import not_measured
 from escherlib.report.facts import (
-    GIB, bytes_text, family_reason, join_words, memory_word, number, percent, rate, rate_range, reason_of, sentence, state, time_text,
-)  # fmt: skip
-from escherlib.report.theme import BLACK, BLUE, FILLS, GREEN, GREY, INK, MUTED, PURPLE, Style, VERMILLION
+    GIB,
+    bytes_text,
+    family_reason,
+    join_words,
+    memory_word,
+    number,
+    percent,
+    rate,
+    rate_range,
+    reason_of,
+    sentence,
+    state,
+    time_text,
+)
+from escherlib.report.theme import BLACK, BLUE, FILLS, GREEN, GREY, INK, MUTED, PURPLE, VERMILLION, Style
 
 BANDWIDTH, CAPACITY = "02_memory_bandwidth", "03_memory_capacity"
 # The roof is read from copy, add and axpy, so these stand out; the others are context.
@@ -21,7 +33,11 @@ OPERATIONS = {
     "fill": Style(GREY, "triangle-down", (1, 2)),
     "strided": Style(GREY, "triangle-right", (10, 3)),
 }
-ALLOCATIONS = {"contiguous/bf16": "largest bf16 tensor", "contiguous/fp16": "largest fp16 tensor", "chunked": "total in chunks"}
+ALLOCATIONS = {
+    "contiguous/bf16": "largest bf16 tensor",
+    "contiguous/fp16": "largest fp16 tensor",
+    "chunked": "total in chunks",
+}
 
 
 def _missing(results, title, family, prefix=""):
@@ -30,7 +46,9 @@ def _missing(results, title, family, prefix=""):
 
 
 def stream_value(record):
-    """(GB/s, state name) of a stream row; hot buffers count only where a row has nothing else (the cache curve)."""
+    """(GB/s, state name) of a stream row; hot buffers count only where a row has nothing else (the cache
+    curve).
+    """
     value, name = stream_gb_s(record)
     return (value, name) if value else (rate(record, "hot", "gb_s"), "hot")
 
@@ -44,10 +62,19 @@ def stream_points(results, prefix):
             low, high = rate_range(row, name, "gb_s")
             measured = state(row, name)
             size = int(row.name.rpartition("/")[2])
-            found.append({
-                "x": size, "y": value, "low": low, "high": high, "op": row.name.split("/")[0], "state": name,
-                "size": bytes_text(size), "time": time_text(measured["median_s"]), "n": measured.get("n"),
-            })  # fmt: skip
+            found.append(
+                {
+                    "x": size,
+                    "y": value,
+                    "low": low,
+                    "high": high,
+                    "op": row.name.split("/")[0],
+                    "state": name,
+                    "size": bytes_text(size),
+                    "time": time_text(measured["median_s"]),
+                    "n": measured.get("n"),
+                }
+            )
     return sorted(found, key=lambda p: p["x"])
 
 
@@ -61,7 +88,10 @@ def bandwidth(results):
     if not points:
         return _missing(results, f"{word} bandwidth by size", BANDWIDTH)
     roofs = read_roofs(results)
-    lines = [(roofs.memory_gb_s, "measured roof", INK, None), (roofs.rated_memory_gb_s, "rated", GREY, (4, 4))]
+    lines = [
+        (roofs.memory_gb_s, "measured roof", INK, None),
+        (roofs.rated_memory_gb_s, "rated", GREY, (4, 4)),
+    ]
     drawn = [p for found in points.values() for p in found]
     domain_y = base.headroom([p["high"] or p["y"] for p in drawn] + [line[0] for line in lines])
     domain_x = base.padded_log([p["x"] for p in drawn], 1.15)
@@ -81,7 +111,14 @@ def bandwidth(results):
 
 
 def _stream_tips(size):
-    return base.tips(("op", "operation"), ("size", size), ("y", "GB/s", ".1f"), ("time", "median time"), ("state", "state"), ("n", "n"))
+    return base.tips(
+        ("op", "operation"),
+        ("size", size),
+        ("y", "GB/s", ".1f"),
+        ("time", "median time"),
+        ("state", "state"),
+        ("n", "n"),
+    )
 
 
 def _bandwidth_words(points, roofs, word):
@@ -89,8 +126,13 @@ def _bandwidth_words(points, roofs, word):
     told = ", ".join(f"{op} {number(plateaus[op])}" for op in ROOF_OPS if op in plateaus)
     title = f"{word} bandwidth levels off at {told} GB/s" if told else f"{word} bandwidth by size"
     share = percent(roofs.memory_gb_s, roofs.rated_memory_gb_s)
-    against = f"the roof is {share:.0f} % of the rated {number(roofs.rated_memory_gb_s)} GB/s" if share else ""
-    alt_text = f"Line chart, bytes per buffer on a log axis against GB/s, {len(points)} operations. {title}" + (f"; {against}." if against else ".")
+    against = (
+        f"the roof is {share:.0f} % of the rated {number(roofs.rated_memory_gb_s)} GB/s" if share else ""
+    )
+    alt_text = (
+        f"Line chart, bytes per buffer on a log axis against GB/s, {len(points)} operations. {title}"
+        + (f"; {against}." if against else ".")
+    )
     caption = (
         "Median with p10–p90; every byte that an operation must read or write counts once. "
         + (sentence(against) + " " if against else "")
@@ -107,11 +149,16 @@ def cache_curve(results):
     for point, row in zip(points, _cache_rows(results), strict=True):
         point["x"] = row.get("working_set_bytes", default=point["x"])
         point["size"] = bytes_text(point["x"])
-    domain_x, domain_y = base.padded_log([p["x"] for p in points], 1.2), base.headroom([p["high"] or p["y"] for p in points], 0.16)
+    domain_x, domain_y = (
+        base.padded_log([p["x"] for p in points], 1.2),
+        base.headroom([p["high"] or p["y"] for p in points], 0.16),
+    )
     x = base.axis_x(domain_x, "working set", "log2", base.powers_of_two(*domain_x, every=2), base.SIZE_LABELS)
     y = base.axis_y(domain_y, "GB/s (10⁹ bytes a second)")
     levels = [(name, size) for name, size in cache_levels(results) if domain_x[0] < size < domain_x[1]]
-    rules = base.data([{"x": size, "text": f"{name} {bytes_text(size)}", "y": domain_y[1]} for name, size in levels])
+    rules = base.data(
+        [{"x": size, "text": f"{name} {bytes_text(size)}", "y": domain_y[1]} for name, size in levels]
+    )
     layers = [alt.Chart(rules).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x=x)] if levels else []
     layers += base.series(points, Style(BLUE, "circle"), x, y, _stream_tips("working set"))
     if levels:
@@ -124,7 +171,14 @@ def cache_curve(results):
     ruled = f"; rules mark {join_words(f'{n} {bytes_text(s)}' for n, s in levels)}" if levels else ""
     alt_text = f"Line chart, working set on a log axis against copy bandwidth in GB/s: {told}{ruled}."
     caption = f"Copy within a working set, buffers reused (hot): {told}{ruled}."
-    return base.finish(layers, title, "Copy bandwidth over the working set (all buffers together), GB/s", alt_text, caption, margin=False)
+    return base.finish(
+        layers,
+        title,
+        "Copy bandwidth over the working set (all buffers together), GB/s",
+        alt_text,
+        caption,
+        margin=False,
+    )
 
 
 def _cache_rows(results):
@@ -137,9 +191,10 @@ def cache_levels(results):
     host = (results.env or {}).get("host", {}) if results.kind == "cpu" else {}
     device = results.device
     known = {
-        "L1": host.get("l1d_bytes"), "L2": device.get("l2_bytes") or host.get("l2_bytes"),
+        "L1": host.get("l1d_bytes"),
+        "L2": device.get("l2_bytes") or host.get("l2_bytes"),
         "LLC": device.get("llc_bytes") or host.get("llc_bytes"),
-    }  # fmt: skip
+    }
     if known["LLC"] == known["L2"]:
         known["LLC"] = None
     return sorted(((name, size) for name, size in known.items() if size), key=lambda item: item[1])
@@ -154,15 +209,30 @@ def capacity(results):
     if not measured:
         return _missing(results, "Memory capacity", CAPACITY)
     if free:
-        found.insert(0, {"name": "free before", "x": free / GIB, "bytes": free, "text": f"{number(free / GIB)} GiB", "color": FILLS["grey"]})
+        found.insert(
+            0,
+            {
+                "name": "free before",
+                "x": free / GIB,
+                "bytes": free,
+                "text": f"{number(free / GIB)} GiB",
+                "color": FILLS["grey"],
+            },
+        )
     limit = results.device.get("memory_bytes")
     domain = base.headroom([bar["x"] for bar in found] + [limit / GIB if limit else None], 0.06)
     layers, x = base.horizontal_bars(found, domain, "GiB (2³⁰ bytes)", step=32)
     if limit:
         layers += base.vertical_rule(limit / GIB, x, f"installed {number(limit / GIB)}")
-    largest = max((bar for bar in measured if bar["name"] != ALLOCATIONS["chunked"]), key=lambda bar: bar["x"], default=measured[0])
+    largest = max(
+        (bar for bar in measured if bar["name"] != ALLOCATIONS["chunked"]),
+        key=lambda bar: bar["x"],
+        default=measured[0],
+    )
     share = percent(largest["bytes"], free)
-    title = f"The {largest['name']} takes {number(largest['x'])} GiB" + (f", {share:.1f} % of what was free" if share else "")
+    title = f"The {largest['name']} takes {number(largest['x'])} GiB" + (
+        f", {share:.1f} % of what was free" if share else ""
+    )
     told = "; ".join(f"{bar['name']} {bar['text']}" for bar in found)
     caption = f"{told[0].upper()}{told[1:]}. Each was allocated in a fresh process and written to."
     height, words = 32 * len(found), (title, "Allocatable memory, GiB", f"Bar chart. {told}.", caption)

@@ -4,15 +4,24 @@ import math
 
 import altair as alt
 
+from escherlib.accounting.roofline import attainable
 from escherlib.report import charts_base as base
 from escherlib.report.display import not_measured
-from escherlib.report.facts import family_title, join_words, number, percent, rate, reason_of
+from escherlib.report.facts import family_title, join_words, number, percent, rate, sentence
 from escherlib.report.theme import BLUE, GREY, INK, MUTED, STATES, VERMILLION
 
 # Shape tells the kind of row, colour its state.
 GROUPS = {
-    "01_bf16_compute": (("square/", "squares", "circle"), ("workload/", "workload GEMMs", "diamond"), ("skew/", "skewed", "triangle-up")),
-    "02_memory_bandwidth": (("copy/", "copy", "circle"), ("add/", "add", "square"), ("axpy/", "axpy", "diamond")),
+    "01_bf16_compute": (
+        ("square/", "squares", "circle"),
+        ("workload/", "workload GEMMs", "diamond"),
+        ("skew/", "skewed", "triangle-up"),
+    ),
+    "02_memory_bandwidth": (
+        ("copy/", "copy", "circle"),
+        ("add/", "add", "square"),
+        ("axpy/", "axpy", "diamond"),
+    ),
 }
 
 
@@ -24,13 +33,17 @@ def roofline(results, family=None):
     from escherlib.judge.roofs import read_roofs
 
     roofs = read_roofs(results)
-    where = family_title(results, family) if family else "this run"
-    if not (roofs.memory_gb_s or roofs.rated_memory_gb_s) or not (roofs.peak_sustained_tflops or roofs.rated_tflops):
-        return not_measured("Roofline", _no_roof(roofs))
+    where = family_title(results, family) if family else "the rows of this run"
+    slopes = roofs.memory_gb_s or roofs.rated_memory_gb_s
+    flats = roofs.peak_sustained_tflops or roofs.rated_tflops
+    if not (slopes and flats) or not (roofs.memory_gb_s or roofs.peak_sustained_tflops):
+        return not_measured("Roofline", f"this run has {_lacking(roofs)}")
     points = [p for name in ([family] if family else GROUPS) for p in _points(results, name)]
     lines = _roof_lines(roofs)
     domain_x, domain_y = _domains(points, lines, roofs.ridge_flop_per_byte)
-    x = base.axis_x(domain_x, "FLOP per byte (algorithmic)", "log", _decades(domain_x), "format(datum.value, '~g')")
+    x = base.axis_x(
+        domain_x, "FLOP per byte (algorithmic)", "log", _decades(domain_x), "format(datum.value, '~g')"
+    )
     y = base.axis_y(domain_y, "TFLOP/s", "log", _decades(domain_y), labelExpr="format(datum.value, '~g')")
     layers, labels = [], []
     for line in lines:
@@ -42,13 +55,14 @@ def roofline(results, family=None):
     return base.finish(layers, *_words(points, roofs, where), height=320)
 
 
-def _no_roof(roofs):
+def _lacking(roofs):
+    """Measured roofs that this run lacks, with the command that gives them; empty where it has both."""
     lacks = []
     if not roofs.peak_sustained_tflops:
-        lacks.append("compute roof (run TESTCASE=compute)")
+        lacks.append("no measured compute roof (run TESTCASE=compute)")
     if not roofs.memory_gb_s:
-        lacks.append("memory roof (run TESTCASE=bandwidth)")
-    return f"this run has no {join_words(lacks)}"
+        lacks.append("no measured memory roof (run TESTCASE=bandwidth)")
+    return join_words(lacks)
 
 
 def _points(results, family):
@@ -58,10 +72,17 @@ def _points(results, family):
             flop, moved = row.get("flop"), row.get("bytes")
             name, value = _best_state(row, flop)
             if flop and moved and value:
-                found.append({
-                    "x": flop / moved, "y": value, "row": row.name, "group": label, "shape": shape, "state": name,
-                    "color": STATES[name].color,
-                })  # fmt: skip
+                found.append(
+                    {
+                        "x": flop / moved,
+                        "y": value,
+                        "row": row.name,
+                        "group": label,
+                        "shape": shape,
+                        "state": name,
+                        "color": STATES[name].color,
+                    }
+                )
     return found
 
 
@@ -76,7 +97,9 @@ def _best_state(row, flop):
 
 
 def _roof_lines(roofs):
-    """Slopes (GB/s) and flats (TFLOP/s) with name, colour, dash; those that are known. Flats begin at their slope."""
+    """Slopes (GB/s) and flats (TFLOP/s) with name, colour, dash; those that are known. Flats begin at their
+    slope.
+    """
     measured, rated = roofs.memory_gb_s, roofs.rated_memory_gb_s
     wanted = [
         (measured, "memory", INK, None, None),
@@ -91,7 +114,9 @@ def _roof_lines(roofs):
         if value
     ]
     for line in lines:  # a slope ends where the highest flat of its own kind begins
-        flats = [other["value"] for other in lines if other["slope"] and bool(other["dash"]) == bool(line["dash"])]
+        flats = [
+            other["value"] for other in lines if other["slope"] and bool(other["dash"]) == bool(line["dash"])
+        ]
         line["end"] = max(flats or [other["value"] for other in lines if other["slope"]])
     return lines
 
@@ -111,13 +136,20 @@ def _decades(domain):
     low, high = math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1]))
     found = [10.0**e for e in range(low, high + 1) if domain[0] <= 10.0**e <= domain[1]]
     if len(found) < 3:
-        found = sorted(m * 10.0**e for e in range(low, high + 1) for m in (1, 2, 5) if domain[0] <= m * 10.0**e <= domain[1])
+        found = sorted(
+            m * 10.0**e
+            for e in range(low, high + 1)
+            for m in (1, 2, 5)
+            if domain[0] <= m * 10.0**e <= domain[1]
+        )
     return found
 
 
 def _roof(line, domain_x, domain_y, x, y):
     """One roof as a line; slopes carry their label along the line, flats in the margin."""
-    mark = {"color": line["color"], "strokeWidth": 1.8} | ({"strokeDash": list(line["dash"])} if line["dash"] else {})
+    mark = {"color": line["color"], "strokeWidth": 1.8} | (
+        {"strokeDash": list(line["dash"])} if line["dash"] else {}
+    )
     if line["slope"]:
         start = max(domain_x[0], line["value"] / (line["slope"] * 1e-3))
         ends = [{"x": start, "y": line["value"]}, {"x": domain_x[1], "y": line["value"]}]
@@ -125,7 +157,10 @@ def _roof(line, domain_x, domain_y, x, y):
     per_flop = line["value"] * 1e-3
     stop = min(domain_x[1], line["end"] / per_flop)
     ends = [{"x": domain_x[0], "y": domain_x[0] * per_flop}, {"x": stop, "y": stop * per_flop}]
-    return [alt.Chart(base.data(ends)).mark_line(**mark).encode(x=x, y=y), _slope_label(line, domain_x, domain_y, x, y)]
+    return [
+        alt.Chart(base.data(ends)).mark_line(**mark).encode(x=x, y=y),
+        _slope_label(line, domain_x, domain_y, x, y),
+    ]
 
 
 def _slope_label(line, domain_x, domain_y, x, y):
@@ -137,17 +172,33 @@ def _slope_label(line, domain_x, domain_y, x, y):
     text = f"{line['name']} {number(line['value'])} GB/s"
     mark = alt.Chart(base.data([{"x": at, "y": at * line["value"] * 1e-3, "text": text}]))
     return mark.mark_text(
-        angle=angle % 360, align="left", baseline="top" if below else "bottom", dy=4 if below else -4, fontSize=11,
+        angle=angle % 360,
+        align="left",
+        baseline="top" if below else "bottom",
+        dy=4 if below else -4,
+        fontSize=11,
         color=INK if below else MUTED,
-    ).encode(x=x, y=y, text="text:N")  # fmt: skip
+    ).encode(x=x, y=y, text="text:N")
 
 
 def _ridge(roofs, domain_y, x, y):
     if not roofs.ridge_flop_per_byte:
         return []
-    at = base.data([{"x": roofs.ridge_flop_per_byte, "y": domain_y[0], "text": f"ridge {number(roofs.ridge_flop_per_byte)} FLOP/byte"}])
+    at = base.data(
+        [
+            {
+                "x": roofs.ridge_flop_per_byte,
+                "y": domain_y[0],
+                "text": f"ridge {number(roofs.ridge_flop_per_byte)} FLOP/byte",
+            }
+        ]
+    )
     rule = alt.Chart(at).mark_rule(color=MUTED, strokeDash=[2, 3]).encode(x=x)
-    text = alt.Chart(at).mark_text(align="left", baseline="bottom", dx=5, dy=-4, fontSize=11, color=MUTED).encode(x=x, y=y, text="text:N")
+    text = (
+        alt.Chart(at)
+        .mark_text(align="left", baseline="bottom", dx=5, dy=-4, fontSize=11, color=MUTED)
+        .encode(x=x, y=y, text="text:N")
+    )
     return [rule, text]
 
 
@@ -158,33 +209,45 @@ def _marks(points, x, y):
     shapes = {p["group"]: p["shape"] for p in points}
     states = list(dict.fromkeys(p["state"] for p in points))
     legend = {"orient": "bottom", "title": None, "symbolFillColor": GREY, "symbolStrokeColor": GREY}
-    shape = alt.Shape("group:N", scale=alt.Scale(domain=list(shapes), range=list(shapes.values())), legend=alt.Legend(**legend))
-    color = alt.Color("state:N", scale=alt.Scale(domain=states, range=[STATES[s].color for s in states]),
-                      legend=alt.Legend(orient="bottom", title=None, symbolType="circle"))  # fmt: skip
-    tooltip = base.tips(("row", "row"), ("state", "state"), ("x", "FLOP/byte", ".3~g"), ("y", "TFLOP/s", ".3~g"))
-    marks = alt.Chart(base.data(points)).mark_point(filled=True, size=60)
+    shape = alt.Shape(
+        "group:N",
+        scale=alt.Scale(domain=list(shapes), range=list(shapes.values())),
+        legend=alt.Legend(**legend),
+    )
+    color = alt.Color(
+        "state:N",
+        scale=alt.Scale(domain=states, range=[STATES[s].color for s in states]),
+        legend=alt.Legend(orient="bottom", title=None, symbolType="circle"),
+    )
+    tooltip = base.tips(
+        ("row", "row"), ("state", "state"), ("x", "FLOP/byte", ".3~g"), ("y", "TFLOP/s", ".3~g")
+    )
+    marks = alt.Chart(base.data(points)).mark_point(filled=True, size=60, opacity=1)
     return [marks.encode(x=x, y=y, shape=shape, color=color, tooltip=tooltip)]
 
 
 def _words(points, roofs, where):
     ridge = roofs.ridge_flop_per_byte
-    title = f"Roofline: above {number(ridge)} FLOP/byte compute is the limit, below it memory" if ridge else "Roofline"
-    shares = [(percent(p["y"], attainable(p["x"], roofs)), p) for p in points]
+    title = f"{sentence(where)[:-1]} on the roofline" + (
+        f": the ridge lies at {number(ridge)} FLOP/byte" if ridge else ""
+    )
+    shares = [(percent(p["y"], under_roofs(p["x"], roofs)), p) for p in points]
     shares = [(share, p) for share, p in shares if share is not None]
-    told = ""
+    told = f" This run has {_lacking(roofs)}." if _lacking(roofs) else ""
     if shares:
         share, point = min(shares, key=lambda item: item[0])
         told = f" Furthest below its roof is {point['row']} with {share:.0f} % (sustained roofs)."
-    caption = f"Rows of {where}; bytes are the algorithmic minimum. Solid roofs are measured, dashed ones rated.{told}"
-    alt_text = f"Roofline, log–log, FLOP per byte against TFLOP/s, {len(points)} rows of {where}.{told}"
+    drawn = "bytes are the algorithmic minimum. Solid roofs are measured, dashed ones rated."
+    caption = f"{sentence(where)[:-1]}; {drawn}{told}"
+    alt_text = f"Roofline, log–log, FLOP per byte against TFLOP/s, {where}, {len(points)} rows.{told}"
     return title, "Attainable throughput over arithmetic intensity, TFLOP/s; both axes log", alt_text, caption
 
 
-def attainable(flop_per_byte, roofs):
+def under_roofs(flop_per_byte, roofs):
     """TFLOP/s under the measured sustained roofs, or None where one is missing."""
     if not roofs.memory_gb_s or not roofs.peak_sustained_tflops:
         return None
-    return min(roofs.peak_sustained_tflops, flop_per_byte * roofs.memory_gb_s * 1e-3)
+    return attainable(flop_per_byte, roofs.peak_sustained_tflops, roofs.memory_gb_s)
 
 
-__all__ = ["attainable", "roofline"]
+__all__ = ["roofline"]

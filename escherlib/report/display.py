@@ -1,7 +1,7 @@
 """What cells display besides charts: cards and tables, as HTML, Markdown and plain text at once.
 
-Each front end takes the form it knows. Colours inside a notebook are inline and work on light and dark pages; the
-report drops them and styles the same elements by class.
+Each front end takes the form it knows. Colours inside a notebook are inline and work on light and dark pages;
+the report drops them and styles the same elements by class.
 """
 
 import html
@@ -60,14 +60,20 @@ class Card:
             rows = [f"| {escape_markdown(name)} | {escape_markdown(value)} |" for name, value in self.pairs]
             return "\n".join([*head, *rows, *([""] if self.lines else []), *self.lines])
         sentences = [f"- {line}" for line in self.lines] if len(self.lines) > 1 else list(self.lines)
-        return "\n".join(f"> {line}".rstrip() for line in [f"**{self.title}**", "", *map(_plain_markdown, sentences)])
+        return "\n".join(
+            f"> {line}".rstrip() for line in [f"**{self.title}**", "", *map(_plain_markdown, sentences)]
+        )
 
     def to_text(self):
         """Box as plain text."""
         return "\n".join([self.title, *self.lines, *(f"{name}: {value}" for name, value in self.pairs)])
 
     def _repr_mimebundle_(self, **_):
-        data = {"text/html": self.to_html(), "text/markdown": self.to_markdown(), "text/plain": self.to_text()}
+        data = {
+            "text/html": self.to_html(),
+            "text/markdown": self.to_markdown(),
+            "text/plain": self.to_text(),
+        }
         return data, {"escher": {"role": self.kind}}
 
 

@@ -33,7 +33,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """All sections of one kind with cover facts, figures as (id, title), and the chart files that go beside it."""
+    """All sections of one kind with cover facts, figures as (id, title), and the chart files that go beside
+    it.
+    """
 
     cover: dict
     sections: tuple
@@ -45,11 +47,19 @@ def compose(results, score, config, kind, left_out=(), embed=True):
     """Document of one kind (`html`, `pdf`, `md`)."""
     families = sorted({*results.manifest.get("parameters", {}), *results.statuses, *results.records})
     chapters = [stitch.chapter(results, family, kind, embed) for family in families]
-    before = [parts.summary(results, score), parts.scorecard(results, score), parts.system(results), parts.how_to_read(results)]
+    before = [
+        parts.summary(results, score),
+        parts.scorecard(results, score),
+        parts.system(results),
+        parts.how_to_read(results),
+    ]
     after = [
-        parts.variability(results, [chapter.dropped for chapter in chapters]), parts.method(results),
-        parts.not_run(results, score, left_out), parts.reproduction(results), parts.glossary(config),
-    ]  # fmt: skip
+        parts.variability(results, [chapter.dropped for chapter in chapters]),
+        parts.method(results),
+        parts.not_run(results, score, left_out),
+        parts.reproduction(results),
+        parts.glossary(config),
+    ]
     render = (lambda part: part.to_markdown()) if kind == "md" else (lambda part: part.to_html())
     found = [Section(part.anchor, "", part.title, render(part), first=part is before[0]) for part in before]
     found += [Section(c.anchor, "", c.title, c.body, c.status, family=True) for c in chapters]
@@ -63,21 +73,38 @@ def compose(results, score, config, kind, left_out=(), embed=True):
 def cover(results, score, config):
     """Title, verdict and facts of the first page."""
     manifest, moment = results.manifest, created(results)
-    title = "CPU host benchmark report" if results.kind == "cpu" else f"{device_name(results)} benchmark report"
+    title = (
+        "CPU host benchmark report" if results.kind == "cpu" else f"{device_name(results)} benchmark report"
+    )
     workload = manifest.get("workload", {})
     facts = [
-        ("device", results.device.get("name")), ("date", f"{moment:%d %B %Y, %H:%M} UTC".lstrip("0")), ("run", manifest.get("id")),
-        ("suite", manifest.get("suite")), ("workload", workload.get("name")), ("commit", manifest.get("commit")),
-        ("author", config.cover.author), ("organisation", config.cover.organisation), ("sensitivity", config.sensitivity),
-    ]  # fmt: skip
+        ("device", results.device.get("name")),
+        ("date", f"{moment:%d %B %Y, %H:%M} UTC".lstrip("0")),
+        ("run", manifest.get("id")),
+        ("suite", manifest.get("suite")),
+        ("workload", workload.get("name")),
+        ("commit", manifest.get("commit")),
+        ("author", config.cover.author),
+        ("organisation", config.cover.organisation),
+        ("sensitivity", config.sensitivity),
+    ]
     verdict = f"{VERDICT_TEXT.get(score.verdict, '')}"
     told = f"{title}: {score.verdict}, {verdict}. {results.device.get('name')}, run {manifest.get('id')}."
     return {
-        "eyebrow": config.cover.title, "title": title, "subtitle": config.cover.subtitle, "author": config.cover.author,
-        "verdict": score.verdict, "verdict_class": VERDICT_PILLS.get(score.verdict, "WARN"), "verdict_text": verdict, "bands": bands(results),
-        "facts": [(name, value) for name, value in facts if value], "created_iso": moment.isoformat(), "description": told,
-        "keywords": ", ".join(filter(None, ["benchmark", results.device.get("name"), workload.get("name")])), "hub": hub_link(workload),
-    }  # fmt: skip
+        "eyebrow": config.cover.title,
+        "title": title,
+        "subtitle": config.cover.subtitle,
+        "author": config.cover.author,
+        "verdict": score.verdict,
+        "verdict_class": VERDICT_PILLS.get(score.verdict, "WARN"),
+        "verdict_text": verdict,
+        "bands": bands(results),
+        "facts": [(name, value) for name, value in facts if value],
+        "created_iso": moment.isoformat(),
+        "description": told,
+        "keywords": ", ".join(filter(None, ["benchmark", results.device.get("name"), workload.get("name")])),
+        "hub": hub_link(workload),
+    }
 
 
 def bands(results):
@@ -86,13 +113,17 @@ def bands(results):
     if results.kind == "cpu":
         found.append("CPU host: these are figures of this host's processor, not of an accelerator.")
     if results.manifest.get("suite") == "smoke":
-        found.append("Smoke suite: seconds a family, made to try the machinery. Its figures are not for quoting.")
+        found.append(
+            "Smoke suite: seconds a family, made to try the machinery. Its figures are not for quoting."
+        )
     workload = results.manifest.get("workload", {})
     if workload.get("changed") or workload.get("scale_note"):
-        found.append(sentence("; ".join(filter(None, [workload.get("scale_note"), *(workload.get("changed") or [])]))))
+        found.append(
+            sentence("; ".join(filter(None, [workload.get("scale_note"), *(workload.get("changed") or [])])))
+        )
     if results.target and results.target != results.device.get("profile"):
         found.append(
-            f"Presented as {results.target}: rated figures in summary and scorecard are those of this profile, while the run was "
+            f"Presented as {results.target}: summary and scorecard use its rated figures, while the run was "
             f"bound to {results.device.get('profile') or 'no profile'}; chapters follow with `make analyze`."
         )
     return found
@@ -111,10 +142,19 @@ def to_html(document, results, config, kind, marking, embed=True):
     """The page as one HTML text; `kind` html is live, pdf is for the print engines."""
     live = kind == "html" and embed
     return _template().render(
-        kind=kind, live=live, embed=embed, cover=document.cover, sections=document.sections, figures=document.figures, marking=marking, version=__version__,
-        page_title=" · ".join(filter(None, [document.cover["title"], results.manifest.get("id"), marking])), css=_css(results, config, kind, marking),
-        vega=static.bundle() if live else "", footer=footer(results),
-    )  # fmt: skip
+        kind=kind,
+        live=live,
+        embed=embed,
+        cover=document.cover,
+        sections=document.sections,
+        figures=document.figures,
+        marking=marking,
+        version=__version__,
+        page_title=" · ".join(filter(None, [document.cover["title"], results.manifest.get("id"), marking])),
+        css=_css(results, config, kind, marking),
+        vega=static.bundle() if live else "",
+        footer=footer(results),
+    )
 
 
 @cache
@@ -122,7 +162,9 @@ def _template():
     import jinja2
 
     loader = jinja2.FileSystemLoader(str(TEMPLATES))
-    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template("page.html.j2")
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template(
+        "page.html.j2"
+    )
 
 
 def footer(results):
@@ -136,9 +178,11 @@ def _css(results, config, kind, marking):
     text = _read("common.css") + _read(own) + pill_css(config)
     if kind == "pdf":
         values = {
-            "@PAPER@": config.page.size, "@MARGIN@": f"{config.page.margin_mm:g}mm", "@MARKING@": css_string(marking or ""),
+            "@PAPER@": config.page.size,
+            "@MARGIN@": f"{config.page.margin_mm:g}mm",
+            "@MARKING@": css_string(marking or ""),
             "@FOOTER@": css_string(footer(results)),
-        }  # fmt: skip
+        }
         for name, value in values.items():
             text = text.replace(name, value)
         return text
@@ -146,7 +190,8 @@ def _css(results, config, kind, marking):
 
     light = HtmlFormatter(style="default").get_style_defs(".highlight")
     dark = HtmlFormatter(style="github-dark").get_style_defs(".highlight")
-    return f"{text}\n{light}\n@media (prefers-color-scheme: dark){{{dark}}}\n.highlight,.highlight pre{{background:var(--soft)}}"
+    paper = ".highlight,.highlight pre{background:var(--soft)}"
+    return f"{text}\n{light}\n@media (prefers-color-scheme: dark){{{dark}}}\n{paper}"
 
 
 @cache
@@ -155,13 +200,27 @@ def _read(name):
 
 
 def css_string(text):
-    """Any text as a CSS string: what is no plain letter or digit is escaped, so it can't end the string or the sheet."""
-    return '"' + "".join(c if c.isascii() and (c.isalnum() or c in " -_.,:/") else f"\\{ord(c):06x}" for c in text) + '"'
+    """Any text as a CSS string: what is no plain letter or digit is escaped, so it can't end the string or
+    the sheet.
+    """
+    return (
+        '"'
+        + "".join(c if c.isascii() and (c.isalnum() or c in " -_.,:/") else f"\\{ord(c):06x}" for c in text)
+        + '"'
+    )
 
 
 def pill_css(config):
     """Colours of status words from report.yaml; words of families borrow those of the scorecard."""
-    borrowed = {"failed": "FAIL", "timed_out": "FAIL", "timed": "FAIL", "not_run": "SKIP", "unfinished": "WARN", "stale": "WARN", "measured": "SKIP"}
+    borrowed = {
+        "failed": "FAIL",
+        "timed_out": "FAIL",
+        "timed": "FAIL",
+        "not_run": "SKIP",
+        "unfinished": "WARN",
+        "stale": "WARN",
+        "measured": "SKIP",
+    }
     rules = {name: pill.colour for name, pill in config.pills.items()}
     rules |= {name: rules[source] for name, source in borrowed.items() if source in rules}
     return "\n".join(f".pill-{name}{{background:{colour}}}" for name, colour in rules.items())
@@ -175,10 +234,15 @@ def to_markdown(document, results, config, marking):
     import yaml
 
     front = {
-        "title": document.cover["title"], "author": config.cover.author, "sensitivity": config.sensitivity, "marking": marking or "",
-        "date": document.cover["created_iso"][:10], "device": results.device.get("name"), "run": results.manifest.get("id"),
+        "title": document.cover["title"],
+        "author": config.cover.author,
+        "sensitivity": config.sensitivity,
+        "marking": marking or "",
+        "date": document.cover["created_iso"][:10],
+        "device": results.device.get("name"),
+        "run": results.manifest.get("id"),
         "verdict": document.cover["verdict"],
-    }  # fmt: skip
+    }
     head = ["---", yaml.safe_dump(front, allow_unicode=True, sort_keys=False).strip(), "---", ""]
     if marking:
         head += [f"**{escape_markdown(marking)}**", ""]
@@ -186,7 +250,9 @@ def to_markdown(document, results, config, marking):
     head += [f"**{document.cover['verdict']}**: {document.cover['verdict_text']}.", ""]
     for band in document.cover["bands"]:
         head += [f"> {escape_markdown(band)}", ""]
-    head += ["| | |", "|:--|:--|"] + [f"| {name} | {escape_markdown(value)} |" for name, value in document.cover["facts"]]
+    head += ["| | |", "|:--|:--|"] + [
+        f"| {name} | {escape_markdown(value)} |" for name, value in document.cover["facts"]
+    ]
     if document.cover["hub"]:
         head.append(f"| model | <{document.cover['hub']}> |")
     body = [f"## {section.number} {section.title}\n\n{section.body}" for section in document.sections]

@@ -3,8 +3,7 @@
 import math
 from datetime import UTC, datetime
 
-from escherlib.judge.rows import rate_of as rate
-from escherlib.judge.rows import state_of as state
+from escherlib.judge.rows import rate_of, state_of
 
 FAMILIES = {
     "00_environment": "Environment",
@@ -23,10 +22,18 @@ FAMILIES = {
     "strong_scaling": "Strong scaling",
 }
 STATUS_WORDS = {
-    "finished": "finished", "failed": "failed", "timed_out": "timed out", "not_run": "not run", "running": "unfinished",
-    "refused": "refused", "unfinished": "unfinished", "not_measured": "not measured", "stale": "stale",
-}  # fmt: skip
+    "finished": "finished",
+    "failed": "failed",
+    "timed_out": "timed out",
+    "not_run": "not run",
+    "running": "unfinished",
+    "refused": "refused",
+    "unfinished": "unfinished",
+    "not_measured": "not measured",
+    "stale": "stale",
+}
 GIB = 2**30
+state, rate = state_of, rate_of  # one reading of a record for judge and report
 
 
 def family_title(results, family):
@@ -61,7 +68,9 @@ def rate_range(record, name, unit="tflops"):
 
 def reason_of(records, nothing="no row was measured"):
     """Why there is nothing to show: the reasons of rows that did not finish, else `nothing`."""
-    reasons = dict.fromkeys(f"{r.name}: {r.reason}" if r.reason else f"{r.name} {r.status}" for r in records if not r.ok)
+    reasons = dict.fromkeys(
+        f"{r.name}: {r.reason}" if r.reason else f"{r.name} {r.status}" for r in records if not r.ok
+    )
     shown = list(reasons)[:2]
     more = f" (and {len(reasons) - 2} more)" if len(reasons) > 2 else ""
     return "; ".join(shown) + more if shown else nothing

@@ -1,6 +1,9 @@
-"""Outputs of a cell as harmless HTML or Markdown. Walk keeps what a chapter needs to know while its cells go by."""
+"""Outputs of a cell as harmless HTML or Markdown. Walk keeps what a chapter needs to know while its cells go
+by.
+"""
 
 import base64
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -8,7 +11,12 @@ from escherlib.report import sanitise, static
 from escherlib.report.display import Card, escape
 from escherlib.report.theme import caption_of
 
-VEGA = ("application/vnd.vegalite.v5+json", "application/vnd.vegalite.v6+json", "application/vnd.vegalite.v5.json", "application/vnd.vegalite.v6.json")
+VEGA = (
+    "application/vnd.vegalite.v5+json",
+    "application/vnd.vegalite.v6+json",
+    "application/vnd.vegalite.v5.json",
+    "application/vnd.vegalite.v6.json",
+)
 WIDGETS = ("application/vnd.jupyter.widget-view+json", "application/javascript")
 FIGURES = ("image/png", "image/jpeg", "image/svg+xml")
 LONGEST_TEXT = 20_000  # characters of one text output
@@ -16,7 +24,11 @@ LONGEST_TEXT = 20_000  # characters of one text output
 
 @dataclass
 class Walk:
-    """kind: html, pdf or md. prefix: id prefix of the chapter. dropped: what was left out. files: name → bytes."""
+    """kind: html, pdf or md. prefix: of the chapter's ids. dropped: what was left out. files: name → bytes.
+
+    held: our own markup of charts, which is put in place of its marker once nbconvert has laid the chapter
+    out.
+    """
 
     kind: str
     prefix: str
@@ -25,15 +37,20 @@ class Walk:
     files: dict = field(default_factory=dict)
     charts: int = 0
     figures: list = field(default_factory=list)
+    held: dict = field(default_factory=dict)
 
 
 def visible(cell, walk):
-    """Outputs that belong into a report, as (what, content, caption); the rest is counted in `walk.dropped`."""
+    """Outputs that belong into a report, as (what, content, extra); the rest is counted in `dropped`."""
     for output in cell.outputs:
         kind = output.output_type
         if kind == "stream":
             if output.name == "stderr":
                 walk.dropped["lines on stderr"] += len(output.text.splitlines())
+            elif walk.kind != "html":
+                walk.dropped["lines of progress (they are in the HTML report)"] += len(
+                    output.text.splitlines()
+                )
             elif output.text.strip():
                 yield "text", sanitise.plain(output.text)[:LONGEST_TEXT], None
         elif kind == "error":
@@ -67,7 +84,11 @@ def _data(output, walk):
         walk.dropped["SVG images"] += 1  # as a file of its own it could run scripts
     elif figure:
         alt = (output.metadata.get(figure) or {}).get("alt") or output.metadata.get("alt")
-        yield "figure", (figure, data[figure]), alt or data.get("text/plain") or "Figure without a description"
+        yield (
+            "figure",
+            (figure, data[figure]),
+            alt or data.get("text/plain") or "Figure without a description",
+        )
     elif "text/plain" in data:
         yield "text", sanitise.plain(data["text/plain"])[:LONGEST_TEXT], None
 
@@ -88,7 +109,8 @@ def _html(what, content, extra, walk):
     if what == "system":
         return "<p class='see'>The system card of this run stands in <a href='#system'>System</a>.</p>"
     if what == "chart":
-        return chart_html(content, extra, walk)
+        walk.held[f"chart-{len(walk.held)}"] = chart_html(content, extra, walk)
+        return f'<p data-held="chart-{len(walk.held) - 1}"></p>'
     if what == "html":
         return sanitise.clean_html(content, walk.prefix, shift=1)
     if what == "markdown":
@@ -105,31 +127,48 @@ def _data_uri(mime, data):
 
 def _error_html(output, walk):
     trace = sanitise.plain("\n".join(output.traceback))
-    card = Card("failed", "This cell failed", (f"{output.ename}: {sanitise.plain(str(output.evalue))[:500]}",))
-    folded = f"<details class='code'><summary>Traceback</summary><pre>{escape(trace)}</pre></details>" if walk.kind == "html" else ""
+    card = Card(
+        "failed", "This cell failed", (f"{output.ename}: {sanitise.plain(str(output.evalue))[:500]}",)
+    )
+    folded = (
+        f"<details class='code'><summary>Traceback</summary><pre>{escape(trace)}</pre></details>"
+        if walk.kind == "html"
+        else ""
+    )
     return card.to_html() + folded
 
 
 def chart_html(spec, caption, walk):
-    """One chart as a figure: live (with its drawing as what shows before or without scripts), static, or a file."""
+    """One chart as a figure: live over its drawing, which shows without scripts; static; or a file."""
     walk.charts += 1
     name = f"{walk.prefix}-chart-{walk.charts}"
     alt = spec.get("description") or "Chart without a description"
     try:
         drawn = static.svg(spec)
     except ValueError as error:
-        return Card("missing", "Chart left out", (f"it could not be drawn: {str(error).splitlines()[0][:200]}",)).to_html()
+        return Card(
+            "missing", "Chart left out", (f"it could not be drawn: {str(error).splitlines()[0][:200]}",)
+        ).to_html()
     walk.figures.append((f"{name}-figure", title_of(spec)))
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     if walk.kind == "pdf":
         return f"<figure class='chart' id='{name}-figure'>{static.prefixed(drawn, name)}{below}</figure>"
     if not walk.embed:
         walk.files[f"{name}.svg"] = drawn.encode()
-        return f"<figure class='chart'><img src='report_files/{name}.svg' alt='{escape(alt)}'>{below}</figure>"
+        return (
+            f"<figure class='chart'><img src='report_files/{name}.svg' alt='{escape(alt)}'>{below}</figure>"
+        )
     return (
-        f"<figure class='chart'><div class='plot' id='{name}' role='img' aria-label='{escape(alt)}'>{static.prefixed(drawn, name)}</div>"
-        f"{below}<script type='application/json' class='spec' data-target='{name}'>{static.script_json(spec)}</script></figure>"
+        f"<figure class='chart'><div class='plot' id='{name}' role='img' aria-label='{escape(alt)}'>"
+        f"{static.prefixed(drawn, name)}</div>{below}"
+        f"<script type='application/json' class='spec' data-target='{name}'>{static.script_json(spec)}"
+        "</script></figure>"
     )
+
+
+def put_back(fragment, walk):
+    """Fragment with the markup held back in place of its markers. Foreign HTML can't carry a marker."""
+    return re.sub(r'<p data-held="(chart-\d+)"></p>', lambda found: walk.held[found[1]], fragment)
 
 
 def title_of(spec):
@@ -151,7 +190,9 @@ def _markdown(what, content, extra, walk):
     if what == "text":
         return fenced(content)
     if what == "error":
-        return Card("failed", "This cell failed", (f"{content.ename}: {sanitise.plain(str(content.evalue))[:500]}",)).to_markdown()
+        return Card(
+            "failed", "This cell failed", (f"{content.ename}: {sanitise.plain(str(content.evalue))[:500]}",)
+        ).to_markdown()
     if what == "system":
         return "The system card of this run stands in the chapter System."
     if what == "chart":
@@ -174,7 +215,9 @@ def chart_markdown(spec, caption, walk):
     try:
         walk.files[name] = static.svg(spec).encode()
     except ValueError as error:
-        return Card("missing", "Chart left out", (f"it could not be drawn: {str(error).splitlines()[0][:200]}",)).to_markdown()
+        return Card(
+            "missing", "Chart left out", (f"it could not be drawn: {str(error).splitlines()[0][:200]}",)
+        ).to_markdown()
     image = f"![{_label(spec.get('description') or 'Chart')}](report_files/{name})"
     return f"{image}\n\n*{sanitise.clean_markdown(caption)}*" if caption else image
 

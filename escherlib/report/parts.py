@@ -1,17 +1,23 @@
 """The report's own chapters, as data: each is a title and blocks that know how to be HTML and Markdown."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
-from escherlib.report import cards, executive
+from escherlib.report import cards, executive, prose
 from escherlib.report.display import Card, escape, escape_markdown
 from escherlib.report.facts import FAMILIES, STATUS_WORDS, device_name, family_title, number, sentence
 from escherlib.report.table import Column, Table, words
 
 
+def _inline(text):
+    """Escaped text with `code` marked up."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 @dataclass(frozen=True)
 class Text:
-    """Paragraphs, or a bulleted list. Plain text."""
+    """Paragraphs, or a bulleted list. Plain text; backticks mark code."""
 
     lines: tuple
     bullets: bool = False
@@ -19,8 +25,8 @@ class Text:
     def to_html(self):
         """Paragraphs or a list."""
         if self.bullets:
-            return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in self.lines) + "</ul>"
-        return "".join(f"<p>{escape(line)}</p>" for line in self.lines)
+            return "<ul>" + "".join(f"<li>{_inline(line)}</li>" for line in self.lines) + "</ul>"
+        return "".join(f"<p>{_inline(line)}</p>" for line in self.lines)
 
     def to_markdown(self):
         """Paragraphs or a list."""
@@ -66,7 +72,9 @@ class Terms:
 
     def to_html(self):
         """Definition list."""
-        rows = "".join(f"<div><dt>{escape(term)}</dt><dd>{escape(text)}</dd></div>" for term, text in self.pairs)
+        rows = "".join(
+            f"<div><dt>{escape(term)}</dt><dd>{escape(text)}</dd></div>" for term, text in self.pairs
+        )
         return f"<dl class='terms'>{rows}</dl>"
 
     def to_markdown(self):
@@ -95,23 +103,36 @@ class Part:
 def summary(results, score):
     """Where the machine stands: one table, the verdict's reasons, findings about denominators."""
     blocks = [executive.table(results, score)]
-    why = [sentence(text) for text in score.reasons]
+    told = {f"{c.id} {c.status}": f"{c.id} {c.status}: {c.reason}" for c in score.criteria}
+    why = [sentence(told.get(text, text)) for text in score.reasons]
     if why:
-        blocks.append(Card("failed" if score.verdict == "NO-GO" else "missing", f"{score.verdict}, because", tuple(why)))
+        blocks.append(
+            Card("failed" if score.verdict == "NO-GO" else "missing", f"{score.verdict}, because", tuple(why))
+        )
     if score.findings:
-        blocks.append(Card("missing", "Findings about the denominators", tuple(map(sentence, score.findings))))
+        blocks.append(
+            Card("missing", "Findings about the denominators", tuple(map(sentence, score.findings)))
+        )
     return Part("summary", "Summary", tuple(blocks))
 
 
 def scorecard(results, score):
     """Every criterion with its status and reason, then the rules."""
-    rows = tuple({"id": c.id, "role": c.role, "status": c.status, "reason": sentence(c.reason)} for c in score.criteria)
+    rows = tuple(
+        {"id": c.id, "role": c.role, "status": c.status, "reason": sentence(c.reason)} for c in score.criteria
+    )
     columns = (
-        Column("id", "criterion", words, text=True), Column("role", "role", words, text=True),
-        Column("status", "status", words, text=True, pill=True), Column("reason", "reason", words, text=True),
-    )  # fmt: skip
+        Column("id", "criterion", words, text=True),
+        Column("role", "role", words, text=True),
+        Column("status", "status", words, text=True, pill=True),
+        Column("reason", "reason", words, text=True),
+    )
     rules = Terms(tuple((c.id, c.rule) for c in score.criteria if c.role != "info"))
-    return Part("scorecard", "Scorecard", (Table("scorecard", f"Verdict: {score.verdict}", columns, rows), Heading("Rules"), rules))
+    return Part(
+        "scorecard",
+        "Scorecard",
+        (Table("scorecard", f"Verdict: {score.verdict}", columns, rows), Heading("Rules"), rules),
+    )
 
 
 def system(results):
@@ -121,17 +142,7 @@ def system(results):
 
 def how_to_read(results):
     """What the words and figures mean."""
-    lines = (
-        "Every figure comes from a record of this run; nothing is typed by hand. A row that failed or was refused stays in its table with its reason.",
-        "Burst is what the device gives in the first moments after idle; sustained is what remains once clock and time have settled under "
-        "continuous work. A power cap makes the two differ, so every compute figure says which it is, and shares compare like with like.",
-        "Measured roofs are solid lines and come from this run; rated ones are dashed, come from the device profile and are dense figures for one "
-        "device. Where a device has no profile there is no rated value, and none is borrowed from a neighbour.",
-        "Figures are medians; ranges are the 10th to 90th percentile, ± is half the 95 % confidence interval of the median, n the number of samples.",
-        "Rates use decimal units (GB/s, TFLOP/s), sizes in memory binary ones (GiB).",
-    )
-    if results.kind == "cpu":
-        lines += ("This is a CPU host: misses of the compute and memory criteria read WARN_CPU, since few threads on a shared host can be bimodal.",)
+    lines = prose.HOW_TO_READ + (prose.HOW_TO_READ_CPU if results.kind == "cpu" else ())
     return Part("how-to-read", "How to read this report", (Text(lines),))
 
 
@@ -139,15 +150,20 @@ def variability(results, dropped):
     """What moved, drifted or was marked, and what the report leaves out."""
     blocks = []
     passes = _passes(results)
-    blocks.append(passes or Text(("This run is one pass; `make benchmark ITERATIONS=5` shows how headline figures vary.",)))
+    blocks.append(
+        passes
+        or Text(("This run is one pass; `make benchmark ITERATIONS=5` shows how headline figures vary.",))
+    )
     rows = _labelled(results)
-    blocks.append(Heading("Rows with a label"))
     blocks.append(rows or Text(("No row is labelled drifting, noisy, thermal or otherwise unusual.",)))
     left = Counter()
     for counts in dropped:
         left += counts
     if left:
-        blocks += [Heading("Left out of the chapters"), Text(tuple(f"{count} {what}" for what, count in sorted(left.items())), bullets=True)]
+        blocks += [
+            Heading("Left out of the chapters"),
+            Text(tuple(f"{count} {what}" for what, count in sorted(left.items())), bullets=True),
+        ]
     return Part("variability", "Variability and anomalies", tuple(blocks))
 
 
@@ -160,9 +176,13 @@ def _passes(results):
     found = read_json(file)
     rows = tuple({"name": name, "n": len(row["values"]), **row} for name, row in found.items())
     columns = (
-        Column("name", "headline", words, text=True), Column("unit", "unit", words, text=True), Column("n", "passes"),
-        Column("mean", "mean"), Column("median", "median"), Column("cv_pct", "CV, %", lambda v: "–" if v is None else f"{v:.2f}"),
-    )  # fmt: skip
+        Column("name", "headline", words, text=True),
+        Column("unit", "unit", words, text=True),
+        Column("n", "passes"),
+        Column("mean", "mean"),
+        Column("median", "median"),
+        Column("cv_pct", "CV, %", lambda v: "–" if v is None else f"{v:.2f}"),
+    )
     return Table("iterations", "Headlines over the passes of this run", columns, rows)
 
 
@@ -173,27 +193,28 @@ def _labelled(results):
             for name, found in (record.result.get("states") or {}).items():
                 marks = len((found or {}).get("marks") or {})
                 if found and (found.get("label") or marks):
-                    said = "; ".join(filter(None, [found.get("label"), f"{marks} samples marked" if marks else ""]))
-                    rows.append({"family": family_title(results, family), "row": record.name, "state": name, "label": said})
+                    said = "; ".join(
+                        filter(None, [found.get("label"), f"{marks} samples marked" if marks else ""])
+                    )
+                    rows.append(
+                        {
+                            "family": family_title(results, family),
+                            "row": record.name,
+                            "state": name,
+                            "label": said,
+                        }
+                    )
     columns = tuple(Column(key, key, words, text=True) for key in ("row", "family", "state", "label"))
     return Table("labels", "Rows with a label", columns, tuple(rows)) if rows else None
 
 
 def method(results):
     """How the figures were taken."""
-    versions = Counter(f"{r.method.get('function')} version {r.method.get('version')}" for rows in results.records.values() for r in rows.values() if r.method)
-    lines = (
-        "Clock: device events on the stream that does the work, or the host's monotonic clock on a CPU. Nothing synchronises between timed calls; kernels "
-        "too short for the clock are timed in batches or as a replayed graph, and their record says so.",
-        "A measurement warms up until clock and time stop trending and stops when the confidence interval of its median is small enough, or at a cap; the "
-        "record holds the reason, every sample, and marks instead of removals.",
-        "Operands are normal random values and rotate over several times the last-level cache, so figures are cold unless a column says hot.",
-        "Each kernel is held against a higher-precision reference on the same rounded inputs before and after it is timed; a wrong result is no row.",
-        "Clock, power and temperature are sampled by a process of its own and cut to each row's own window.",
-    )
+    methods = [r.method for rows in results.records.values() for r in rows.values() if r.method]
+    versions = Counter(f"{m.get('function')} version {m.get('version')}" for m in methods)
     used = Text(tuple(f"{name}: {count} rows" for name, count in sorted(versions.items())), bullets=True)
-    blocks = (Text(lines), Heading("Method versions in this run"), used) if versions else (Text(lines),)
-    return Part("method", "Method", blocks)
+    more = (Heading("Method versions in this run"), used) if versions else ()
+    return Part("method", "Method", (Text(prose.METHOD), *more))
 
 
 def not_run(results, score, left_out):
@@ -203,20 +224,46 @@ def not_run(results, score, left_out):
         entry = results.statuses.get(family)
         if entry is None and family not in ("12_scorecard",):
             planned = family in results.manifest.get("parameters", {})
-            reason = "asked for, not started" if planned else f"not part of the suite {results.manifest.get('suite')}"
-            rows.append({"what": f"family {family_title(results, family)}", "status": "not run", "reason": reason})
+            reason = (
+                "asked for, not started"
+                if planned
+                else f"not part of the suite {results.manifest.get('suite')}"
+            )
+            rows.append(
+                {"what": f"family {family_title(results, family)}", "status": "not run", "reason": reason}
+            )
         elif entry and entry["status"] != "finished":
             word = STATUS_WORDS.get(entry["status"], entry["status"])
-            rows.append({"what": f"family {family_title(results, family)}", "status": word, "reason": entry.get("reason")})
-    for family, records in results.records.items():
+            rows.append(
+                {
+                    "what": f"family {family_title(results, family)}",
+                    "status": word,
+                    "reason": entry.get("reason"),
+                }
+            )
+    for records in results.records.values():
         for record in records.values():
             if not record.ok:
-                rows.append({"what": f"row {record.name}", "status": STATUS_WORDS.get(record.status, record.status), "reason": record.reason})
-    rows += [{"what": f"artefact {entry['id']}", "status": "left out", "reason": entry["left_out"]} for entry in left_out]
-    columns = (Column("what", "what", words, text=True), Column("status", "status", words, text=True), Column("reason", "reason", words, text=True))
+                rows.append(
+                    {
+                        "what": f"row {record.name}",
+                        "status": STATUS_WORDS.get(record.status, record.status),
+                        "reason": record.reason,
+                    }
+                )
+    for reason in dict.fromkeys(entry["left_out"] for entry in left_out):
+        names = ", ".join(entry["id"] for entry in left_out if entry["left_out"] == reason)
+        rows.append({"what": f"artefact {names}", "status": "left out", "reason": reason})
+    columns = (
+        Column("what", "what", words, text=True),
+        Column("status", "status", words, text=True),
+        Column("reason", "reason", words, text=True),
+    )
     if not rows:
         return Part("not-run", "What was not run", (Text(("Everything was run.",)),))
-    return Part("not-run", "What was not run, and why", (Table("not_run", "Without a result", columns, tuple(rows)),))
+    return Part(
+        "not-run", "What was not run, and why", (Table("not_run", "Without a result", columns, tuple(rows)),)
+    )
 
 
 def reproduction(results):
@@ -224,13 +271,20 @@ def reproduction(results):
     manifest, device = results.manifest, results.device
     commit = manifest.get("commit")
     asked = device.get("asked") or "auto"
-    switches = f"DEVICE={asked} SUITE={manifest.get('suite')} WORKLOAD={manifest.get('workload', {}).get('name')}"
+    switches = (
+        f"DEVICE={asked} SUITE={manifest.get('suite')} WORKLOAD={manifest.get('workload', {}).get('name')}"
+    )
     passes = 1 + sum(key.startswith("pass_") for key in manifest)
     lines = [f"git checkout {commit.removesuffix('-dirty')}"] if commit else []
-    lines += [f"make benchmark {switches}" + (f" ITERATIONS={passes}" if passes > 1 else ""), f"make report RUN={manifest.get('id')}"]
-    said = [f"The figures belong to {device_name(results)}; on another machine the same commands give that machine's."]
+    lines += [
+        f"make benchmark {switches}" + (f" ITERATIONS={passes}" if passes > 1 else ""),
+        f"make report RUN={manifest.get('id')}",
+    ]
+    said = [f"The figures belong to {device_name(results)}; another machine gives its own."]
     if commit and commit.endswith("-dirty"):
-        said.append("The project had uncommitted changes when this run was made, so the commit alone does not fix the code.")
+        said.append(
+            "The project had uncommitted changes when this run was made: the commit alone is not its code."
+        )
     if manifest.get("workload", {}).get("changed"):
         said.append(f"The workload was changed: {', '.join(manifest['workload']['changed'])}.")
     return Part("reproduction", "Reproduction", (Code("\n".join(lines)), Text(tuple(said))))
@@ -238,10 +292,26 @@ def reproduction(results):
 
 def glossary(config):
     """Words of the trade, from report.yaml."""
-    return Part("glossary", "Glossary", (Terms(tuple(sorted(config.glossary.items(), key=lambda item: item[0].lower()))),))
+    return Part(
+        "glossary",
+        "Glossary",
+        (Terms(tuple(sorted(config.glossary.items(), key=lambda item: item[0].lower()))),),
+    )
 
 
 __all__ = [
-    "Code", "Part", "Terms", "Text", "glossary", "how_to_read", "method", "not_run", "number", "reproduction", "scorecard", "summary",
-    "system", "variability",
-]  # fmt: skip
+    "Code",
+    "Part",
+    "Terms",
+    "Text",
+    "glossary",
+    "how_to_read",
+    "method",
+    "not_run",
+    "number",
+    "reproduction",
+    "scorecard",
+    "summary",
+    "system",
+    "variability",
+]

@@ -1,4 +1,6 @@
-"""Print HTML → PDF: WeasyPrint, else a Chromium that is installed, else none and the line that would install one."""
+"""Print HTML → PDF: WeasyPrint, else a Chromium that is installed, else none and the line that would install
+one.
+"""
 
 import logging
 import os
@@ -19,7 +21,9 @@ TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class Pdf:
-    """content: bytes or None. engine: name and version, or None. pages; verified: how the marking was checked; reason: why none."""
+    """content: bytes or None. engine: name and version, or None. pages; verified: how the marking was
+    checked; reason: why none.
+    """
 
     content: bytes | None
     engine: str | None = None
@@ -29,19 +33,24 @@ class Pdf:
 
 
 def make_pdf(html, marking, moment):
-    """PDF of a print page, dated `moment`. UserError where a marking is asked for and can't be shown to be on every page."""
+    """PDF of a print page, dated `moment`. UserError where a marking is asked for and can't be shown to be on
+    every page.
+    """
     with build_date(moment):
         found = by_weasyprint(html, marking)
         if found is None:
             found = by_browser(html, marking)
     if found is None:
-        return Pdf(None, reason=f"no PDF engine works here (WeasyPrint lacks its libraries, and no Chromium is installed): {INSTALL}")
+        return Pdf(
+            None,
+            reason=f"no PDF engine works here (no libraries for WeasyPrint, no Chromium): {INSTALL}",
+        )
     return found
 
 
 @contextmanager
 def build_date(moment):
-    """Both engines take the date of a document from this variable, so that the same run gives the same file."""
+    """Embedded fonts are stamped with this variable: with it the same run gives the same bytes."""
     before = os.environ.get("SOURCE_DATE_EPOCH")
     os.environ["SOURCE_DATE_EPOCH"] = str(int(moment.timestamp()))
     try:
@@ -59,22 +68,14 @@ def by_weasyprint(html, marking):
         import weasyprint
     except (ImportError, OSError):
         return None
-    logging.getLogger("weasyprint").setLevel(logging.ERROR)
-    document = weasyprint.HTML(string=html, base_url="about:blank", url_fetcher=_only_data).render()
+    logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # it tells of every refused image
+    only_data = weasyprint.urls.URLFetcher(allowed_protocols=["data"])  # a report holds all it needs
+    document = weasyprint.HTML(string=html, base_url="about:blank", url_fetcher=only_data).render()
     if marking:
         check_pages([_margin_text(page) for page in document.pages], marking)
     content = document.write_pdf(pdf_tags=True)
     verified = "margin boxes of every page" if marking else None
     return Pdf(content, f"WeasyPrint {weasyprint.__version__}", len(document.pages), verified)
-
-
-def _only_data(url, **options):
-    """A report holds all it needs; nothing else is ever fetched."""
-    from weasyprint import default_url_fetcher
-
-    if not url.startswith("data:"):
-        raise ValueError("a report loads nothing from outside")
-    return default_url_fetcher(url, **options)
 
 
 def _margin_text(page):
@@ -89,7 +90,9 @@ def check_pages(texts, marking):
     lacking = [number for number, text in enumerate(texts, start=1) if wanted not in _bare(text)]
     if lacking or not texts:
         where = f"page {lacking[0]} of {len(texts)}" if lacking else "any page"
-        raise UserError(f"MARKING={marking}: it is not on {where} of the PDF, so no report was written; shorten it to one line")
+        raise UserError(
+            f"MARKING={marking}: not on {where} of the PDF, so no report was written; shorten it to one line"
+        )
 
 
 def _bare(text):
@@ -110,10 +113,19 @@ def by_browser(html, marking):
         page, target = Path(folder) / "report.print.html", Path(folder) / "report.pdf"
         page.write_text(html)
         command = [
-            browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-            f"--user-data-dir={folder}/profile", "--host-resolver-rules=MAP * ~NOTFOUND", "--no-pdf-header-footer",
-            "--generate-pdf-document-outline", f"--print-to-pdf={target}", page.as_uri(),
-        ]  # fmt: skip
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+            f"--user-data-dir={folder}/profile",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--no-pdf-header-footer",
+            "--generate-pdf-document-outline",
+            f"--print-to-pdf={target}",
+            page.as_uri(),
+        ]
         try:
             subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=True)
             content = target.read_bytes()
@@ -121,11 +133,16 @@ def by_browser(html, marking):
             return None
         texts = page_texts(target)
     if marking and texts is None:
-        raise UserError(f"MARKING={marking}: can't be checked on every page of a PDF by Chromium; apt-get install -y poppler-utils, or {INSTALL}")
+        raise UserError(
+            f"MARKING={marking}: can't be checked on the pages of a PDF by Chromium; "
+            f"apt-get install -y poppler-utils, or {INSTALL}"
+        )
     if marking:
         check_pages(texts, marking)
     pages = len(texts) if texts else None
-    return Pdf(content, f"Chromium ({_version(browser)})", pages, "pdftotext of every page" if marking else None)
+    return Pdf(
+        content, f"Chromium ({_version(browser)})", pages, "pdftotext of every page" if marking else None
+    )
 
 
 def _version(browser):
@@ -139,5 +156,7 @@ def page_texts(path):
     tool = shutil.which("pdftotext")
     if tool is None:
         return None
-    done = subprocess.run([tool, "-layout", str(path), "-"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    done = subprocess.run(
+        [tool, "-layout", str(path), "-"], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
     return done.stdout.split("\f")[:-1] if done.returncode == 0 else None

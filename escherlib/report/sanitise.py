@@ -1,30 +1,44 @@
 """Foreign HTML and Markdown made harmless: no script, no style, no remote image, ids of their own chapter.
 
-A run folder may be mailed around, so what a notebook holds is material from a stranger. HTML passes an allow-list
-(bleach, which nbconvert brings along); Markdown keeps its own syntax and loses raw tags.
+A run folder may be mailed around, so what a notebook holds is material from a stranger. HTML passes an
+allow-list (bleach, which nbconvert brings along); Markdown keeps its own syntax and loses raw tags.
 """
 
 import re
 from functools import cache, partial
 
-TAGS = frozenset(
-    "a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i "
-    "img ins kbd li mark ol p pre q s samp section small span strong sub summary sup table tbody td tfoot th thead tr u ul var".split()
-)
+TAG_NAMES = """
+a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5
+h6 hr i img ins kbd li mark ol p pre q s samp section small span strong sub summary sup table tbody td tfoot th
+thead tr u ul var
+"""
+TAGS = frozenset(TAG_NAMES.split())
 ANYWHERE = frozenset(("class", "id", "title", "lang", "dir", "role", "aria-label", "aria-hidden", "tabindex"))
 BY_TAG = {
-    "a": {"href"}, "img": {"src", "alt", "width", "height"}, "th": {"scope", "colspan", "rowspan"},
-    "td": {"colspan", "rowspan"}, "col": {"span"}, "colgroup": {"span"}, "details": {"open"}, "ol": {"start"},
-}  # fmt: skip
+    "a": {"href"},
+    "img": {"src", "alt", "width", "height"},
+    "th": {"scope", "colspan", "rowspan"},
+    "td": {"colspan", "rowspan"},
+    "col": {"span"},
+    "colgroup": {"span"},
+    "details": {"open"},
+    "ol": {"start"},
+}
 IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+\Z")
 LINK = re.compile(r"(?:https?://|mailto:|#)", re.IGNORECASE)
 NOTEBOOK = re.compile(r"(?:\./)?([A-Za-z0-9_]+)\.ipynb(?:#.*)?\Z")
-DROPPED = "script style iframe object embed template svg math noscript textarea title head".split()
-BARE = "br sub sup b i em strong kbd mark s u small details summary".split()  # tags Markdown may keep, without attributes
+DROPPED_NAMES = "script style iframe object embed template svg math noscript textarea title head"
+DROPPED = DROPPED_NAMES.split()
+BARE_NAMES = "br sub sup b i em strong kbd mark s u small details summary"
+BARE = "|".join(BARE_NAMES.split())  # tags Markdown may keep, without attributes
+BLOCKS = re.compile(rf"<({'|'.join(DROPPED)})\b.*?(</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+FENCED = re.compile(r"(^```.*?^```[^\n]*$|^~~~.*?^~~~[^\n]*$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
 
 def clean_html(text, prefix, shift=0):
-    """Harmless HTML of a fragment. Ids and local links start with `prefix`; headings move `shift` levels down."""
+    """Harmless HTML of a fragment. Ids and local links start with `prefix`; headings move `shift` levels
+    down.
+    """
     return _cleaner(prefix, shift).clean(_without_blocks(text))
 
 
@@ -47,9 +61,13 @@ def _cleaner(prefix, shift):
     from bleach.sanitizer import Cleaner
 
     return Cleaner(
-        tags=TAGS, attributes=_allowed, protocols={"http", "https", "mailto", "data"}, strip=True, strip_comments=True,
+        tags=TAGS,
+        attributes=_allowed,
+        protocols={"http", "https", "mailto", "data"},
+        strip=True,
+        strip_comments=True,
         filters=[partial(_rewritten, prefix=prefix, shift=shift)],
-    )  # fmt: skip
+    )
 
 
 def _allowed(tag, name, value):
@@ -63,7 +81,9 @@ def _allowed(tag, name, value):
 
 
 def _rewritten(source, prefix, shift):
-    """Token filter: prefix ids, point links of notebooks at their chapters, move headings, give every image an alt."""
+    """Token filter: prefix ids, point links of notebooks at their chapters, move headings, give every image
+    an alt.
+    """
     for token in source:
         if token["type"] in ("StartTag", "EndTag", "EmptyTag"):
             token["name"] = _shifted(token["name"], shift)
@@ -92,7 +112,9 @@ def _rewrite_attributes(token, prefix):
 
 
 def rendered(source):
-    """Markdown as nbconvert renders it, without its anchor links: the report gives ids itself. Not yet harmless."""
+    """Markdown as nbconvert renders it, without its anchor links: the report gives ids itself. Not yet
+    harmless.
+    """
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
     return MarkdownWithMath(renderer=IPythonRenderer(escape=False, exclude_anchor_links=True)).render(source)
@@ -104,17 +126,26 @@ def anchor(text):
 
 
 def clean_markdown(text, shift=0):
-    """Harmless Markdown: raw tags escaped, scripts gone, remote images and script links replaced, headings shifted."""
-    text = re.sub(r"<(script|style|iframe|object|svg)\b.*?(</\1\s*>|\Z)", "", text, flags=re.IGNORECASE | re.DOTALL)
-    parts = re.split(r"(^```.*?^```[^\n]*$|^~~~.*?^~~~[^\n]*$|`[^`\n]+`)", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(part if index % 2 else _clean_prose(part, shift) for index, part in enumerate(parts))
+    """Harmless Markdown: raw tags escaped, scripts, remote images and script links gone."""
+    parts = FENCED.split(text)
+    return "".join(
+        (_clean_code(part) if i % 2 else _clean_prose(part, shift)) for i, part in enumerate(parts)
+    )
+
+
+def _clean_code(text):
+    """Code looks as before, but is no tag even to a reader who sees the fence elsewhere."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "<\u2060", text)
 
 
 def _clean_prose(text, shift):
+    text = BLOCKS.sub("", text)
     text = re.sub(r"!\[([^\]]*)\]\([^)]*\)", lambda m: f"[image left out: {m[1] or 'no description'}]", text)
-    text = re.sub(r"\]\(\s*<?(?!https?://|mailto:|#|[A-Za-z0-9_./-]+\.(?:ipynb|md|csv|svg|json)\b)[^)]*\)", "](#)", text)
+    text = re.sub(
+        r"\]\(\s*<?(?!https?://|mailto:|#|[A-Za-z0-9_./-]+\.(?:ipynb|md|csv|svg|json)\b)[^)]*\)", "](#)", text
+    )
     text = re.sub(r"^(\s*\[[^\]]+\]:\s*)(?!https?://|mailto:|#)\S.*$", r"\1#", text, flags=re.MULTILINE)
-    text = re.sub(rf"<(?!/?(?:{'|'.join(BARE)})\s*/?>)(?=[A-Za-z/!?])", "&lt;", text)
+    text = re.sub(rf"<(?!/?(?:{BARE})\s*/?>)(?=[A-Za-z/!?])", "&lt;", text)
     if shift:
         text = re.sub(r"^(#{1,6})(?= )", lambda m: "#" * min(6, len(m[1]) + shift), text, flags=re.MULTILINE)
     return text

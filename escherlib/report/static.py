@@ -1,7 +1,8 @@
-"""Charts without a browser: SVG and PNG by vl-convert, and the one script bundle that makes them live in HTML.
+"""Charts without a browser: SVG and PNG by vl-convert, and the one script bundle that makes them live in
+HTML.
 
-A spec may come from somebody else's notebook, so it is reduced to what draws: no address to load from, no link, no
-embedding options. Conversion is told to fetch nothing.
+A spec may come from somebody else's notebook, so it is reduced to what draws: no address to load from, no
+link, no embedding options. Conversion is told to fetch nothing.
 """
 
 import json
@@ -47,14 +48,20 @@ def with_title(drawn, title):
     """Put a <title> first into an SVG: what a screen reader and a tagged PDF read out."""
     from escherlib.report.display import escape
 
-    return re.sub(r"(<svg\b[^>]*>)", lambda m: f"{m[1]}<title>{escape(title)}</title>", drawn, count=1) if title else drawn
+    return (
+        re.sub(r"(<svg\b[^>]*>)", lambda m: f"{m[1]}<title>{escape(title)}</title>", drawn, count=1)
+        if title
+        else drawn
+    )
 
 
 def png(spec):
     """PNG bytes of a spec at twice its size."""
     import vl_convert
 
-    return vl_convert.vegalite_to_png(canonical_json(spec), vl_version=VL_VERSION, scale=PNG_SCALE, allowed_base_urls=[])
+    return vl_convert.vegalite_to_png(
+        canonical_json(spec), vl_version=VL_VERSION, scale=PNG_SCALE, allowed_base_urls=[]
+    )
 
 
 def prefixed(drawn, prefix):

@@ -1,7 +1,7 @@
 """Executed notebooks → chapters. What a notebook holds is made harmless first, then nbconvert lays it out.
 
-Three kinds of chapter come from one walk over the cells: `html` (live charts, folded code), `pdf` (static charts, no
-code) and `md` (chart files, no code). Whatever is left out is counted.
+Three kinds of chapter come from one walk over the cells: `html` (live charts, folded code), `pdf` (static
+charts, no code) and `md` (chart files, no code). Whatever is left out is counted.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from escherlib.report import outputs, sanitise, tables
+from escherlib.report import outputs, sanitise, static, tables
 from escherlib.report.display import Card, escape
 from escherlib.report.facts import STATUS_WORDS, family_title
 
@@ -37,7 +37,7 @@ class Chapter:
 
 
 def chapter(results, family, kind, embed=True):
-    """Chapter of one family: its notebook, or its records where there is none; failures and staleness on top."""
+    """Chapter of one family: its notebook, or its records where there is none; bad news on top."""
     entry = results.statuses.get(family, {"status": "not_run", "reason": None})
     prefix = sanitise.anchor(family)
     walk = outputs.Walk(kind, prefix, embed)
@@ -46,10 +46,39 @@ def chapter(results, family, kind, embed=True):
     if notebook is not None:
         parts.append(_markdown(notebook, walk) if kind == "md" else _html(notebook, walk))
     if notebook is None or entry["status"] != "finished":
-        title = "Records of this family"
-        parts += [f"### {title}" if kind == "md" else f"<h3 id='{prefix}-records'>{title}</h3>", _render(tables.any_rows(results, family), kind)]
+        title = "Records"
+        parts += _own_charts(results, family, walk)
+        parts += [
+            f"### {title}" if kind == "md" else f"<h3 id='{prefix}-records'>{title}</h3>",
+            _render(tables.any_rows(results, family), kind),
+        ]
     body = "\n\n".join(part for part in parts if part)
-    return Chapter(family, family_title(results, family), prefix, entry["status"], body, tuple(walk.figures), walk.dropped, walk.files)
+    return Chapter(
+        family,
+        family_title(results, family),
+        prefix,
+        entry["status"],
+        body,
+        tuple(walk.figures),
+        walk.dropped,
+        walk.files,
+    )
+
+
+def _own_charts(results, family, walk):
+    """Charts of a family whose notebook could not draw any: they come from its records all the same."""
+    from escherlib.report import artefacts, charts
+    from escherlib.report.theme import caption_of, spec_of
+
+    names = (
+        [a.chart for a in artefacts.REGISTRY if a.chart and a.families == (family,)]
+        if not walk.charts
+        else []
+    )
+    drawn = [chart for name in names if hasattr(chart := getattr(charts, name)(results), "to_dict")]
+    make = outputs.chart_markdown if walk.kind == "md" else outputs.chart_html
+    specs = [spec_of(chart) for chart in drawn]
+    return [make(static.safe_spec(spec), caption_of(spec), walk) for spec in specs]
 
 
 def _render(shown, kind):
@@ -61,9 +90,17 @@ def _notices(results, family, entry, notebook):
     if entry["status"] not in ("finished", "running"):
         word = STATUS_WORDS.get(entry["status"], entry["status"])
         kept = ("What was measured before that is kept and shown below.",) if results.rows(family) else ()
-        yield Card("failed", f"This family {word if word.startswith('not') else word}", (f"Reason: {entry.get('reason') or 'none given'}.", *kept))
+        yield Card(
+            "failed",
+            f"This family: {word}",
+            (f"Reason: {entry.get('reason') or 'none given'}.", *kept),
+        )
     if notebook is not None and is_stale(results, family, notebook):
-        yield Card("missing", "Stale chapter", ("Records of this family are newer than this text and its charts: run `make analyze`.",))
+        yield Card(
+            "missing",
+            "Stale chapter",
+            ("Records of this family are newer than this text and its charts: run `make analyze`.",),
+        )
 
 
 def read_notebook(path):
@@ -98,7 +135,11 @@ def visible_cells(notebook):
     tags = [set(cell.metadata.get("tags", [])) for cell in notebook.cells]
     injected = any("injected-parameters" in found for found in tags)
     removed = REMOVED | ({"parameters"} if injected else set())
-    return [cell for cell, found in zip(notebook.cells, tags, strict=True) if not found & removed and cell.cell_type != "raw"]
+    return [
+        cell
+        for cell, found in zip(notebook.cells, tags, strict=True)
+        if not found & removed and cell.cell_type != "raw"
+    ]
 
 
 # ---- HTML and print
@@ -115,7 +156,10 @@ def _html(notebook, walk):
             text = _with_ids(_without_title(text), walk.prefix, ids)
             cells.append(nbformat.v4.new_markdown_cell("", metadata={"report_html": text}))
         else:
-            made = [nbformat.v4.new_output("display_data", {"text/html": text}) for text in outputs.to_html(cell, walk)]
+            made = [
+                nbformat.v4.new_output("display_data", {"text/html": text})
+                for text in outputs.to_html(cell, walk)
+            ]
             hidden = walk.kind != "html" or HIDDEN_INPUT & set(cell.metadata.get("tags", []))
             code = nbformat.v4.new_code_cell(cell.source, outputs=made)
             if hidden:
@@ -124,7 +168,7 @@ def _html(notebook, walk):
                 cells.append(code)
     kept = _without_empty_sections(cells, _cell_level)
     shown = nbformat.v4.new_notebook(cells=kept, metadata={"language_info": {"name": "python"}})
-    return _exporter().from_notebook_node(shown)[0]
+    return outputs.put_back(_exporter().from_notebook_node(shown)[0], walk)
 
 
 @cache
@@ -150,7 +194,9 @@ def _with_ids(text, prefix, taken):
         level, inner = int(found[1]), found[2]
         label = re.sub(r"<[^>]+>", "", inner).strip()
         base = f"{prefix}-{sanitise.anchor(label)}"
-        name = next(n for n in itertools.chain([base], (f"{base}--{i}" for i in itertools.count(2))) if n not in taken)
+        name = next(
+            n for n in itertools.chain([base], (f"{base}--{i}" for i in itertools.count(2))) if n not in taken
+        )
         taken.add(name)
         return f'<h{level} id="{escape(name)}">{inner}</h{level}>'
 
@@ -160,7 +206,11 @@ def _with_ids(text, prefix, taken):
 def _cell_level(cell):
     """Heading level of a cell that is a heading and nothing else, 0 for any other cell."""
     text = cell.metadata.get("report_html")
-    alone = re.fullmatch(r"\s*<h([2-6])\b[^>]*>(?:(?!</h\1>).)*</h\1>\s*", text, flags=re.DOTALL) if text is not None else None
+    alone = (
+        re.fullmatch(r"\s*<h([2-6])\b[^>]*>(?:(?!</h\1>).)*</h\1>\s*", text, flags=re.DOTALL)
+        if text is not None
+        else None
+    )
     return int(alone[1]) if alone else 0
 
 

@@ -3,8 +3,17 @@
 from escherlib.judge.roofs import read_roofs
 from escherlib.report import executive
 from escherlib.report.display import escape_markdown
-from escherlib.report.facts import STATUS_WORDS, created, device_name, family_title, number, quantity, sentence, state
-from escherlib.report.tables import reading
+from escherlib.report.facts import (
+    STATUS_WORDS,
+    created,
+    device_name,
+    family_title,
+    number,
+    quantity,
+    sentence,
+    state,
+)
+from escherlib.report.table_rows import reading
 
 
 def summary(results, score, artefacts, marking=None):
@@ -14,10 +23,18 @@ def summary(results, score, artefacts, marking=None):
     why = "; ".join(score.reasons)
     judged = [f"{c.id} {c.status}" for c in score.criteria if c.role != "info" and c.reason != "not measured"]
     lines += [f"{sentence(why)} " if why else "", " · ".join(judged), ""]
-    lines += [f"Run {results.manifest.get('id')} · {created(results):%Y-%m-%d %H:%M} UTC · suite {results.manifest.get('suite')} · "
-              f"workload {results.manifest.get('workload', {}).get('name')} · {results.device.get('name')}", ""]  # fmt: skip
+    lines += [
+        f"Run {results.manifest.get('id')} · {created(results):%Y-%m-%d %H:%M} UTC · "
+        f"suite {results.manifest.get('suite')} · "
+        f"workload {results.manifest.get('workload', {}).get('name')} · {results.device.get('name')}",
+        "",
+    ]
     lines += [executive.table(results, score).to_markdown(), ""]
-    for title, found in (("Power states", power_states(results)), ("Findings", findings(results, score)), ("Families", families(results))):
+    for title, found in (
+        ("Power states", power_states(results)),
+        ("Findings", findings(results, score)),
+        ("Families", families(results)),
+    ):
         lines += [f"## {title}", "", *(f"- {escape_markdown(line)}" for line in found or ["none"]), ""]
     lines += ["## Headline figures", "", *headlines(results), "", "## Artefacts", "", *listed(artefacts)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -31,21 +48,27 @@ def power_states(results):
         if value is None or state(record, name) is None:
             continue
         beside = [(reading(record, name, "clock_mhz"), "MHz"), (reading(record, name, "power_w"), "W")]
-        told = ", ".join(quantity(v, unit) for v, unit in beside if v is not None) or "no clock or power was sampled"
+        told = (
+            ", ".join(quantity(v, unit) for v, unit in beside if v is not None)
+            or "no clock or power was sampled"
+        )
         found.append(f"{name}: {number(value)} TFLOP/s {roofs.peak_dtype} ({told})")
     return found + ([sentence(roofs.relation.text)] if found else [])
 
 
 def findings(results, score):
     """Findings of the families and of the score, each once."""
-    found = [text for family in sorted(results.summaries) for text in results.summaries[family].get("findings", [])]
+    found = [
+        text for family in sorted(results.summaries) for text in results.summaries[family].get("findings", [])
+    ]
     return list(dict.fromkeys(map(sentence, [*score.findings, *found])))
 
 
 def families(results):
     """How each family ended."""
     return [
-        f"{family_title(results, family)}: {STATUS_WORDS.get(entry['status'], entry['status'])}" + (f" ({entry['reason']})" if entry.get("reason") else "")
+        f"{family_title(results, family)}: {STATUS_WORDS.get(entry['status'], entry['status'])}"
+        + (f" ({entry['reason']})" if entry.get("reason") else "")
         for family, entry in sorted(results.statuses.items())
     ]
 
@@ -53,7 +76,8 @@ def families(results):
 def headlines(results):
     """Table of every headline figure by its name."""
     rows = [
-        f"| {name} | {escape_markdown(number(entry['value']))} | {entry['unit'] or ''} | {family_title(results, family)} |"
+        f"| {name} | {escape_markdown(number(entry['value']))} | {entry['unit'] or ''} "
+        f"| {family_title(results, family)} |"
         for family in sorted(results.summaries)
         for name, entry in results.summaries[family].get("headline", {}).items()
     ]
@@ -68,5 +92,7 @@ def listed(artefacts):
             lines.append(f"- {entry['id']}: left out ({entry['left_out']})")
         else:
             files = ", ".join(f"[{file}]({file})" for file in entry["files"]) or "none"
-            lines.append(f"- {entry['id']}: {files}" + ("" if entry["ok"] is not False else f" – {entry['reason']}"))
+            lines.append(
+                f"- {entry['id']}: {files}" + ("" if entry["ok"] is not False else f" – {entry['reason']}")
+            )
     return lines

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from escherlib.report.display import escape, escape_markdown
 from escherlib.report.facts import number
 
+SHORT, WIDE = 16, 12  # characters a cell keeps on one line; columns from which print takes a smaller type
+
 
 @dataclass(frozen=True)
 class Column:
@@ -54,7 +56,8 @@ class Table:
         note = f"<p class='note'>{escape(self.note)}</p>" if self.note else ""
         return (
             f"<div class='table-wrap' tabindex='0' role='region' aria-label='{escape(self.caption)}'>"
-            f"<table class='data'><caption style='text-align:left'>{escape(self.caption)}</caption>"
+            f"<table class='data{' wide' if len(self.columns) >= WIDE else ''}'>"
+            f"<caption style='text-align:left'>{escape(self.caption)}</caption>"
             f"<thead>{head}</thead><tbody>{body}</tbody></table></div>{note}"
         )
 
@@ -63,21 +66,25 @@ class Table:
         first, second, last = [], [], None
         for column in self.columns:
             kind = " class='text'" if column.text else ""
+            title = escape(column.title).replace("/", "/\u2060")  # TFLOP/s stays on one line
             if not grouped or not column.group:
                 span = " rowspan='2'" if grouped else ""
-                first.append(f"<th scope='col'{span}{kind}>{escape(column.title)}</th>")
+                first.append(f"<th scope='col'{span}{kind}>{title}</th>")
             else:
                 if column.group != last:
                     width = sum(c.group == column.group for c in self.columns)
-                    first.append(f"<th scope='colgroup' colspan='{width}' class='group'>{escape(column.group)}</th>")
-                second.append(f"<th scope='col'{kind}>{escape(column.title)}</th>")
+                    first.append(
+                        f"<th scope='colgroup' colspan='{width}' class='group'>{escape(column.group)}</th>"
+                    )
+                second.append(f"<th scope='col'{kind}>{title}</th>")
             last = column.group
         return [first, second] if grouped else [first]
 
     def _body_line(self, cells):
         parts = []
         for index, (column, text) in enumerate(zip(self.columns, cells, strict=True)):
-            kind = " class='text' style='text-align:left'" if column.text else ""
+            short = " short" if len(text) <= SHORT else ""
+            kind = f" class='text{short}' style='text-align:left'" if column.text else ""
             name, scope = ("th", " scope='row'") if index == 0 else ("td", "")
             shown = pill(text) if column.pill and text else escape(text)
             parts.append(f"<{name}{scope}{kind}>{shown}</{name}>")
@@ -95,7 +102,9 @@ class Table:
         """Table as aligned plain text."""
         grid = [[f"{c.group} {c.title}".strip() for c in self.columns], *self.cells()]
         widths = [max(len(line[i]) for line in grid) for i in range(len(self.columns))]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in grid]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in grid
+        ]
         return "\n".join([self.caption, *lines])
 
     def to_csv(self):
@@ -108,7 +117,11 @@ class Table:
         return stream.getvalue()
 
     def _repr_mimebundle_(self, **_):
-        data = {"text/html": self.to_html(), "text/markdown": self.to_markdown(), "text/plain": self.to_text()}
+        data = {
+            "text/html": self.to_html(),
+            "text/markdown": self.to_markdown(),
+            "text/plain": self.to_text(),
+        }
         return data, {"escher": {"role": "table", "id": self.id}}
 
 
@@ -119,6 +132,12 @@ def _row_class(row):
 def pill(word):
     """A status word as a coloured pill; the word itself stays readable without colour."""
     return f"<span class='pill pill-{escape(str(word).replace(' ', '_'))}'>{escape(word)}</span>"
+
+
+def filled(columns, rows, optional):
+    """Columns without those named in `optional` that no row has a value for."""
+    empty = {key for key in optional if all(row.get(key) in (None, "") for row in rows)}
+    return tuple(column for column in columns if column.key not in empty)
 
 
 def words(value):

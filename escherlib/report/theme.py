@@ -1,8 +1,9 @@
-"""How charts look and how they travel: one Altair theme, one renderer that works offline everywhere, palette, `show`.
+"""How charts look and how they travel: one Altair theme, one renderer that works offline everywhere, palette,
+`show`.
 
-The renderer emits the Vega-Lite MIME type that JupyterLab draws by itself (version 5, without network) and, as plain
-text, the chart's alternative text. Colours are Okabe-Ito; the three light ones of that palette fail 3:1 against
-white, so they are only ever fills, and every series also has its own shape and dash.
+The renderer emits the Vega-Lite MIME type that JupyterLab draws by itself (version 5, without network) and,
+as plain text, the chart's alternative text. Colours are Okabe-Ito; the three light ones of that palette fail
+3:1 against white, so they are only ever fills, and every series also has its own shape and dash.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,14 @@ FONT = "DejaVu Sans"
 RENDERER = "escher"
 
 INK, MUTED, GRID, AXIS = "#1b1f24", "#5b6470", "#e6eaee", "#8a94a0"
-BLUE, VERMILLION, GREEN, PURPLE, BLACK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#1b1f24", "#7a8490"
+BLUE, VERMILLION, GREEN, PURPLE, BLACK, GREY = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#1b1f24",
+    "#7a8490",
+)
 FILLS = {"orange": "#E69F00", "sky": "#8CCBF0", "grey": "#D5DAE0"}  # never thin lines, never text
 # Text in a series' colour is darker than its line, so that small print keeps 4.5:1 on white.
 TEXT = {BLUE: "#005A94", VERMILLION: "#A84700", GREEN: "#00694C", PURPLE: "#8E4470", BLACK: INK, GREY: MUTED}
@@ -59,22 +67,39 @@ def theme():
             "padding": 6,
             "view": {"stroke": None},
             "title": {
-                "anchor": "start", "frame": "bounds", "fontSize": 14, "fontWeight": "bold", "color": INK, "offset": 14,
-                "subtitleColor": MUTED, "subtitleFontSize": 11, "subtitlePadding": 5,
+                "anchor": "start",
+                "frame": "bounds",
+                "fontSize": 14,
+                "fontWeight": "bold",
+                "color": INK,
+                "offset": 14,
+                "subtitleColor": MUTED,
+                "subtitleFontSize": 11,
+                "subtitlePadding": 5,
             },
             "axis": {
-                "labelColor": MUTED, "labelFontSize": 11, "titleColor": INK, "titleFontSize": 11, "titlePadding": 8,
-                "titleFontWeight": "normal", "gridColor": GRID, "domainColor": AXIS, "tickColor": AXIS, "labelPadding": 4,
+                "labelColor": MUTED,
+                "labelFontSize": 11,
+                "titleColor": INK,
+                "titleFontSize": 11,
+                "titlePadding": 8,
+                "titleFontWeight": "normal",
+                "gridColor": GRID,
+                "domainColor": AXIS,
+                "tickColor": AXIS,
+                "labelPadding": 4,
             },
             "text": {"font": FONT, "fontSize": 11, "color": INK},
             "legend": {"labelColor": INK, "labelFontSize": 11, "titleColor": MUTED, "titleFontSize": 11},
             "point": {"size": 55, "opacity": 1},
         }
-    }  # fmt: skip
+    }
 
 
 def bundle(spec, **_):
-    """Renderer: a chart's spec → (MIME bundle, its metadata). Without `$schema`, so nothing names a remote address."""
+    """Renderer: a chart's spec → (MIME bundle, its metadata). Without `$schema`, so nothing names a remote
+    address.
+    """
     spec = {name: value for name, value in spec.items() if name != "$schema"}
     alt = spec.get("description") or "Chart without a description"
     return {MIME: spec, "text/plain": alt}, {MIME: {"alt": alt}, "alt": alt}
@@ -98,7 +123,9 @@ def spec_of(chart):
 
     if altair.theme.active != RENDERER:
         enable()
-    spec = chart.to_dict()
+    spec = chart.to_dict(
+        validate=False
+    )  # our charts are held to the schema by a test; validating takes longer than drawing
     spec.pop("$schema", None)
     return spec
 

@@ -1,4 +1,6 @@
-"""The transient from idle to steady state, read from its record: throughput windows, and clock and power beside them."""
+"""The transient from idle to steady state, read from its record: throughput windows, and clock and power
+beside them.
+"""
 
 import math
 
@@ -29,10 +31,14 @@ def transient_trace(results):
     ]
     width = points[1]["x"] - points[0]["x"] if len(points) > 1 else points[0]["x"]
     return {
-        "tflops": thinned(points), **{key: thinned(found) for key, found in beside.items()}, "settled_tflops": sorted(p["y"] for p in tail)[len(tail) // 2], "window_ms": width,
+        "tflops": thinned(points),
+        **{key: thinned(found) for key, found in beside.items()},
+        "settled_tflops": sorted(p["y"] for p in tail)[len(tail) // 2],
+        "window_ms": width,
         "shape": "×".join(str(record.arguments.get(key) or record.get(key, default="?")) for key in "mnk"),
-        "lines": _limits(results), "moved": moved,
-    }  # fmt: skip
+        "lines": _limits(results),
+        "moved": moved,
+    }
 
 
 def thinned(points, per_decade=14):

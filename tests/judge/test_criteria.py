@@ -171,3 +171,10 @@ def test_forced_presentation_is_told():
     results = make()
     object.__setattr__(results, "target", "mi355x")
     assert "presented as mi355x" in host_row(results).reason
+
+
+def test_sc5_knows_beforehand_what_will_be_left_out():
+    away = {"id": "A9", "left_out": "one device"}
+    expected = sc5([away])
+    checked = sc5([artefact("A1"), artefact("A9", None, left_out="one device")])
+    assert expected == checked and (expected.details["assumed"], checked.details["assumed"]) == (True, False)

@@ -1,0 +1,18 @@
+"""How pip is called: in the environment and nowhere else, and quick where an index can't be reached."""
+
+import os
+
+ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PYTHONPATH", "PYTHONHOME")
+SETTINGS = {"PIP_RETRIES": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_USER": "0"}
+INSTALL = ("install", "--quiet", "--progress-bar", "off", "--no-compile", "--no-warn-script-location")
+
+
+def pip(python, *arguments):
+    """Command line of an environment's pip."""
+    return [str(python), "-m", "pip", *arguments]
+
+
+def pip_environment(**more):
+    """Environment variables for pip: the caller's, less those that install elsewhere, with quick retries."""
+    kept = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
+    return {**SETTINGS, **kept, **more}
