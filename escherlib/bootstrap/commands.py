@@ -131,7 +131,8 @@ def set_up(goal, given, python_given=False):
                 "VENV=none installs nothing, so TORCH= and TORCH_INDEX_URL= can't be followed; leave them out"
             )
         return active_interpreter(goal)
-    from escherlib.bootstrap.install import prepare, require_fit, system_packages
+    from escherlib.bootstrap.fit import require_fit
+    from escherlib.bootstrap.install import prepare, system_packages
 
     request = Request(kind, torch, given.get("TORCH_INDEX_URL"), goal == "test", venv, python_given)
     path, stamp = prepare(request)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from escherlib.bootstrap import environments as envs
 from escherlib.bootstrap import packages, torch_source
-from escherlib.bootstrap.console import SetupError, last_error, run_step, say, warn
+from escherlib.bootstrap.console import SetupError, last_error, run_logged, run_step, say, warn
 from escherlib.bootstrap.fit import kept_torch, verify
 from escherlib.bootstrap.paths import ROOT
 from escherlib.bootstrap.pip import INSTALL, pip, pip_environment
@@ -135,6 +135,8 @@ def _install_torch(path, request, kept, source):
     if kept:
         say(f"  torch {kept['torch']} of {sys.executable} is kept")
         folder = next((path / "lib").glob("python*/site-packages"))
+        # an old setuptools that venv brings along would hide the one that this torch was installed with
+        run_logged(pip(python, "uninstall", "--quiet", "--yes", "setuptools"), log, pip_environment())
         (folder / "escher_kept_torch.pth").write_text("\n".join(kept["places"]) + "\n")
         return "keep", None
     if source is None:

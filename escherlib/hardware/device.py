@@ -1,132 +1,280 @@
-"""The device that is measured: opened through torch, identified, and described without anything private."""
+"""The device that is measured: which one, what torch and the driver know of it, and which profile it has."""
 
+import contextlib
 import os
+import platform
+import warnings
 from dataclasses import dataclass, field, replace
 
 from escherlib.errors import UserError
 from escherlib.files import sha256_text
-from escherlib.hardware.identify import DeviceFacts, identify
+from escherlib.hardware.host import host_facts, usable_threads
+from escherlib.hardware.identify import DeviceFacts, Identification, identify, normal_arch
 from escherlib.hardware.probe import probe_cpu, probe_devices
 from escherlib.hardware.profiles import profile_for, resolve_device
 
-NATIVE_BF16_GFX = ("gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
-NATIVE_BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
-PRIVATE = ("profile", "smi_key", "bdf")
+GIB, MIB = 2**30, 2**20
+NATIVE_BF16_GFX = ("gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")  # AMD matrix units with bf16
+NATIVE_BF16_CUDA = (8, 0)  # compute capability of the first bf16 tensor cores
+NATIVE_BF16_CPU = {"avx512_bf16", "amx_bf16", "bf16"}  # x86 flags, and the flag of Arm
+CPU_STACK, CUDA_STACK, ROCM_STACK = "cpu", "cuda", "rocm"
 
 
 @dataclass(frozen=True)
 class Device:
-    """One opened device. `profile` holds its rated figures (or None); `smi_key` joins telemetry and is never written."""
+    """One opened device.
+
+    memory_bytes: what the driver (CPU: host or control group) lets a process have. l2_bytes, llc_bytes: of
+    the whole device (CPU: of the usable cores together). uuid_sha, sha: hashes; the private join keys
+    `smi_key` (UUID) and `bdf` are for telemetry and never written out. `threads`: CPU threads torch uses.
+    """
 
     kind: str
     stack: str
-    index: int
+    asked: str
+    index: int | None
     torch_device: str
     name: str
-    arch: str | None
+    arch: str
     memory_bytes: int
     compute_units: int
     l2_bytes: int | None
     llc_bytes: int | None
     native_bf16: bool
     peak_dtype: str
+    identification: Identification
     sha: str
-    threads: int | None = None
-    how: str = ""
-    notes: tuple = ()
-    withheld: tuple = ()
-    profile_id: str | None = None
-    bdf: str | None = None
     profile: object = field(default=None, repr=False)
+    pci_id: str | None = None
+    threads: int | None = None
+    uuid_sha: str | None = None
+    bdf: str | None = field(default=None, repr=False)
     smi_key: str | None = field(default=None, repr=False)
 
     def to_json(self):
-        """What run.json holds of the device: no UUID, no bus address."""
-        kept = {name: value for name, value in self.__dict__.items() if name not in PRIVATE}
-        return {**kept, "profile": kept.pop("profile_id"), "notes": list(self.notes), "withheld": list(self.withheld)}
+        """What run.json keeps of the device; nothing that identifies the very card apart from a hash."""
+        found = self.identification
+        plain = ("kind", "stack", "asked", "name", "arch", "index", "memory_bytes", "compute_units", "l2_bytes",
+                 "llc_bytes", "native_bf16", "peak_dtype", "pci_id", "threads", "sha")  # fmt: skip
+        return {
+            **{name: getattr(self, name) for name in plain},
+            "profile": found.profile_id,
+            "how": found.how,
+            "notes": list(found.notes),
+            "withheld": list(found.withheld),
+        }
 
 
 def open_device(spec="auto"):
-    """Open the device that DEVICE means. UserError where this host or this torch does not have it."""
+    """Open the device that DEVICE=`spec` means and prove that torch can use it. Imports torch.
+
+    UserError where the word fits nothing here, or where torch and the driver do not get on with the device.
+    """
     import torch
 
     from escherlib.parameters import load_devices
 
     profiles = load_devices()
-    facts = probe_devices()
-    index, _ = resolve_device(spec, facts, profiles)
+    spec = "auto" if spec is None else str(spec)
+    gpus, trouble = torch_gpus(torch)
+    cpu = probe_cpu()
+    notes = () if gpus else _left_out(spec, cpu, profiles, torch, trouble)
+    index, _ = resolve_device(spec, [*(facts for facts, _ in gpus), cpu], profiles)
     if index is None:
-        return _open_cpu(profiles)
-    gpus = [f for f in facts if f.kind != "cpu"]
-    if not torch.cuda.is_available():
-        raise UserError(
-            f"DEVICE={spec}: torch {torch.__version__} cannot use {gpus[index].name or 'the GPU'}; "
-            "run `make doctor`, or measure the host with DEVICE=cpu"
-        )
-    return _open_gpu(_ordinal(gpus[index], torch), gpus[index], profiles)
+        return _open_cpu(torch, spec, cpu, profiles, notes)
+    return _open_gpu(torch, spec, index, *gpus[index], profiles)
 
 
-def _ordinal(facts, torch):
-    """torch's number of a GPU, joined by bus address; 0 where torch does not tell addresses."""
-    for ordinal in range(torch.cuda.device_count()):
-        if facts.bdf and bus_address(torch.cuda.get_device_properties(ordinal)) == facts.bdf.lower()[-7:]:
-            return ordinal
-    return 0
+def torch_gpus(torch):
+    """([(DeviceFacts, torch's properties)] in torch's order, reason if torch can use none)."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            found = [torch.cuda.get_device_properties(index) for index in range(count)]
+        except (RuntimeError, AssertionError) as error:
+            return [], _first_line(error)
+    if not found:
+        return [], _why_none(torch, [str(w.message) for w in heard])
+    known = {facts.bdf: facts for facts in probe_devices(smi=lambda fields: None) if facts.bdf}
+    return [(facts_of(props, _stack(torch), known), props) for props in found], None
 
 
-def bus_address(properties):
-    """`bb:dd.0` of a torch device, or None."""
-    bus, slot = getattr(properties, "pci_bus_id", None), getattr(properties, "pci_device_id", None)
-    return None if bus is None or slot is None else f"{bus:02x}:{slot:02x}.0"
+def facts_of(props, stack, known):
+    """DeviceFacts from torch's properties, completed by what sysfs (`known`: PCI address → facts) has."""
+    bdf = bdf_of(props)
+    base = known.get(bdf) or DeviceFacts(bdf=bdf)
+    arch = props.gcnArchName if stack == ROCM_STACK else f"sm_{props.major}{props.minor}"
+    return replace(
+        base,
+        kind="gpu",
+        name=props.name or base.name,
+        vendor="AMD" if stack == ROCM_STACK else "NVIDIA",
+        arch=normal_arch(arch),
+        memory_gib=props.total_memory / GIB,
+        compute_units=props.multi_processor_count,
+    )
 
 
-def _open_gpu(ordinal, probed, profiles):
-    import torch
+def bdf_of(props):
+    """PCI address as sysfs writes it, or None where this torch does not tell."""
+    parts = [getattr(props, f"pci_{name}_id", None) for name in ("domain", "bus", "device")]
+    return None if None in parts else f"{parts[0]:04x}:{parts[1]:02x}:{parts[2]:02x}.0"
 
-    properties = torch.cuda.get_device_properties(ordinal)
-    rocm = torch.version.hip is not None
-    arch = getattr(properties, "gcnArchName", "").split(":")[0] if rocm else f"sm_{properties.major}{properties.minor}"
+
+def uuid_of(props):
+    """The device's UUID as torch gives it, or None where it says nothing (all zeros on some stacks)."""
+    text = str(getattr(props, "uuid", None) or "")
+    return text if text.strip("0-") else None
+
+
+def native_bf16(profile, facts):
+    """Whether bf16 products run on hardware made for them: the profile's word, else the capability."""
+    if profile is not None:
+        return profile.bf16_native
+    if facts.kind == "cpu":
+        return bool(NATIVE_BF16_CPU & facts.cpu_flags)
+    arch = normal_arch(facts.arch) or ""
+    if arch.startswith("sm_"):
+        return divmod(int(arch.removeprefix("sm_")), 10) >= NATIVE_BF16_CUDA
+    return arch.startswith(NATIVE_BF16_GFX)
+
+
+def cpu_sha(model, cores, memory_bytes):
+    """Identity of a CPU host: model, usable cores, memory limit to the GiB (kernels differ by some MB)."""
+    return sha256_text(f"{model}|{cores}|{round((memory_bytes or 0) / GIB)}")
+
+
+def _open_gpu(torch, spec, index, facts, props, profiles):
+    from escherlib.hardware.driver import gpu_state
+
+    stack, uuid = _stack(torch), uuid_of(props)
+    state = gpu_state(stack, uuid, facts.bdf)
     facts = replace(
-        probed, name=properties.name or probed.name, arch=arch, memory_gib=properties.total_memory / 2**30,
-        compute_units=properties.multi_processor_count, kind="gpu", vendor="AMD" if rocm else "NVIDIA",
-    )  # fmt: skip
+        facts,
+        power_cap_w=state["power"]["cap_w"] or facts.power_cap_w,
+        clock_mhz=state["clocks"]["max_mhz"] or facts.clock_mhz,
+    )
+    _prove(torch, spec, index, facts.name)
     found = identify(facts, profiles)
     profile = profile_for(found, profiles)
-    l2 = getattr(properties, "L2_cache_size", None)
-    llc = max(l2 or 0, *((profile.llc_mib or 0) * 2**20, (profile.l2_mib or 0) * 2**20) if profile else (0,)) or None
-    native = profile.bf16_native if profile else _gpu_bf16(rocm, arch, properties)
-    uuid = str(getattr(properties, "uuid", "") or facts.bdf or f"{properties.name}-{ordinal}")
+    native = native_bf16(profile, facts)
+    l2_bytes = getattr(props, "L2_cache_size", 0) or _mib(profile, "l2_mib")
+    uuid_sha = sha256_text(uuid or f"{facts.name}|{facts.bdf}|{index}")
     return Device(
-        kind="gpu", stack="rocm" if rocm else "cuda", index=ordinal, torch_device=f"cuda:{ordinal}", name=facts.name,
-        arch=arch, memory_bytes=properties.total_memory, compute_units=properties.multi_processor_count, l2_bytes=l2,
-        llc_bytes=llc, native_bf16=bool(native), peak_dtype="bf16" if native else "fp16", sha=sha256_text(uuid),
-        how=found.how, notes=found.notes, withheld=found.withheld, profile_id=found.profile_id, bdf=facts.bdf,
-        profile=profile, smi_key=uuid,
-    )  # fmt: skip
+        kind="gpu",
+        stack=stack,
+        asked=spec,
+        index=index,
+        torch_device=f"cuda:{index}",
+        name=facts.name,
+        arch=facts.arch,
+        memory_bytes=props.total_memory,
+        compute_units=props.multi_processor_count,
+        l2_bytes=l2_bytes,
+        llc_bytes=_mib(profile, "llc_mib") or l2_bytes,
+        native_bf16=native,
+        peak_dtype="bf16" if native else "fp16",
+        identification=replace(found, notes=(*found.notes, *_overrides(stack))),
+        sha=sha256_text(uuid_sha),
+        profile=profile,
+        pci_id=facts.pci_id,
+        uuid_sha=uuid_sha,
+        bdf=facts.bdf,
+        smi_key=uuid,
+    )
 
 
-def _gpu_bf16(rocm, arch, properties):
-    return arch.startswith(NATIVE_BF16_GFX) if rocm else properties.major >= 8
-
-
-def _open_cpu(profiles):
-    import torch
-
-    from escherlib.hardware.host import host_facts
-
+def _open_cpu(torch, spec, facts, profiles, notes):
     host = host_facts()
-    facts = probe_cpu() or DeviceFacts(kind="cpu")
+    threads = min(usable_threads(host), _wanted_threads())
+    torch.set_num_threads(threads)
+    facts = replace(facts, compute_units=host["usable_cores"] or host["usable_cpus"])
     found = identify(facts, profiles)
     profile = profile_for(found, profiles)
-    threads = host["usable_cpus"]
-    torch.set_num_threads(threads)
-    native = profile.bf16_native if profile else bool(NATIVE_BF16_FLAGS & set(facts.cpu_flags))
+    native = native_bf16(profile, facts)
     return Device(
-        kind="cpu", stack="cpu", index=0, torch_device="cpu", name=facts.name or host["model_name"] or "CPU host",
-        arch=os.uname().machine, memory_bytes=host["memory_limit_bytes"], compute_units=threads, l2_bytes=None,
-        llc_bytes=host["llc_bytes"], native_bf16=bool(native), peak_dtype="bf16" if native else "fp32",
-        sha=sha256_text(f"{facts.name}|{threads}|{host['memory_limit_bytes']}"), threads=threads, how=found.how,
-        notes=found.notes, withheld=found.withheld, profile_id=found.profile_id, profile=profile,
-    )  # fmt: skip
+        kind="cpu",
+        stack=CPU_STACK,
+        asked=spec,
+        index=None,
+        torch_device="cpu",
+        name=" ".join(facts.name.split()) or "unnamed CPU",
+        arch=platform.machine(),
+        memory_bytes=host["memory_limit_bytes"],
+        compute_units=facts.compute_units,
+        l2_bytes=host["l2_bytes"],
+        llc_bytes=host["llc_bytes"] or _mib(profile, "llc_mib") or host["l2_bytes"],
+        native_bf16=native,
+        peak_dtype="bf16" if native else "fp32",
+        identification=replace(found, notes=(*found.notes, *notes)),
+        sha=cpu_sha(facts.name, facts.compute_units, host["memory_limit_bytes"]),
+        profile=profile,
+        threads=threads,
+    )
 
 
+def _stack(torch):
+    return ROCM_STACK if torch.version.hip else CUDA_STACK
+
+
+def _prove(torch, spec, index, name):
+    """Make the context and one tensor: a lost, reset or exclusively held device shows here."""
+    try:
+        torch.cuda.set_device(index)
+        torch.zeros(1, device=f"cuda:{index}").add_(1).item()
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"DEVICE={spec}: {name} does not answer ({_first_line(error)}); expected a free, healthy device: check "
+            f"what the driver says (nvidia-smi, amd-smi), free or reset it, or use DEVICE=cpu"
+        ) from None
+
+
+def _left_out(spec, cpu, profiles, torch, trouble):
+    """Remarks on GPUs that torch can't use. UserError where `spec` means one of them, not the CPU."""
+    present = probe_devices()
+    gpus = [facts for facts in present if facts.kind != "cpu"]
+    index, profile_id = resolve_device(spec, [*gpus, cpu], profiles)
+    if index is None:
+        return ()
+    name = gpus[index].name or (profiles[profile_id].display_name if profile_id else "a GPU")
+    if profile_id is None and spec.strip().casefold() == "auto":  # a display adapter, say
+        return (f"left out: {name}, since {trouble}",)
+    raise UserError(
+        f"DEVICE={spec}: this host has {name}, but {trouble}; install a torch build that fits it "
+        f"(`make setup TORCH=auto`, then `make doctor`), or use DEVICE=cpu"
+    )
+
+
+def _why_none(torch, heard):
+    """Why torch sees no GPU."""
+    if not (torch.version.cuda or torch.version.hip):
+        return f"torch {torch.__version__} is built for CPUs only"
+    hidden = [n for n in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES") if n in os.environ]
+    if heard:
+        return f"torch {torch.__version__} cannot use it ({_first_line(heard[0])})"
+    if hidden:
+        return f"{' and '.join(hidden)} hides every GPU from torch"
+    return f"torch {torch.__version__} finds no usable driver for it"
+
+
+def _overrides(stack):
+    """Remarks on variables that change what the device claims to be."""
+    value = os.environ.get("HSA_OVERRIDE_GFX_VERSION") if stack == ROCM_STACK else None
+    return (f"HSA_OVERRIDE_GFX_VERSION={value}: the architecture is a claim",) if value else ()
+
+
+def _wanted_threads():
+    """OMP_NUM_THREADS where the user set it: fewer threads than cores are a choice."""
+    with contextlib.suppress(ValueError):
+        return max(1, int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0]))
+    return 2**20
+
+
+def _mib(profile, name):
+    size = getattr(profile, name, None) if profile is not None else None
+    return int(size * MIB) if size else None
+
+
+def _first_line(error):
+    return (str(error).strip().splitlines() or ["no message"])[0][:160].rstrip(".")

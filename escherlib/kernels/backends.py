@@ -36,7 +36,9 @@ def require(device, fmt, backend, epilogue=False):
     """(library, layout) of a backend name. Refused where this device and format do not have it."""
     known = available(device, fmt, epilogue)
     if backend not in known:
-        raise Refused(f"backend {backend!r} is not available for {fmt.name} here; available: {', '.join(known)}")
+        raise Refused(
+            f"backend {backend!r} is not available for {fmt.name} here; available: {', '.join(known)}"
+        )
     return tuple(backend.split(":"))
 
 
@@ -46,15 +48,18 @@ def selector(library):
     if library in ("torch", "scaled_mm"):
         return lambda: None
     prefer = torch.backends.cuda.preferred_blas_library
-    chosen, before = prefer(library), prefer()
-    if chosen != before:
-        raise Refused(f"torch did not accept {library} as its BLAS library")
+    try:
+        chosen = prefer(library.replace("hip", "cu"))  # torch knows both stacks' libraries by these names
+    except RuntimeError as error:
+        raise Refused(f"torch has no {library} here ({str(error).splitlines()[0]})") from None
     return lambda: prefer(chosen)
 
 
 @contextmanager
 def settings(device, fmt):
-    """Float32 products exactly as the format says, and torch's BLAS choice and precision as before afterwards."""
+    """Float32 products exactly as the format says, and torch's BLAS choice and precision as before
+    afterwards.
+    """
     if device.kind != "gpu":
         yield
         return

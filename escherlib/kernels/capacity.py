@@ -1,4 +1,6 @@
-"""How much memory can really be had? Each question is asked in a fresh process that ends with the memory it took."""
+"""How much memory can really be had? Each question is asked in a fresh process that ends with the memory it
+took.
+"""
 
 import json
 import os
@@ -22,10 +24,11 @@ ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTO
 def largest(device, *, dtype="bf16", limit_gib=None, share=None, tolerance_mib=16, time_limit_s=30.0):
     """Largest contiguous tensor of `dtype`, found by bisection below what the driver calls free.
 
-    `limit_gib` and `share` (of the free memory; default all of a GPU's, half of a host's) lower the upper bound.
-    On a CPU every page is touched, never more than the host can spare, for at most `time_limit_s`. Result:
-    `bytes` found, `free_bytes` and `total_bytes` before, `share_of_free_pct`, `share_of_total_pct`, `bounded_by`,
-    `probes`, and what torch reserved, allocated and left. Refused where the child dies or does not answer.
+    `limit_gib` and `share` (of the free memory; default all of a GPU's, half of a host's) lower the upper
+    bound. On a CPU every page is touched, never more than the host can spare, for at most `time_limit_s`.
+    Result: `bytes` found, `free_bytes` and `total_bytes` before, `share_of_free_pct`, `share_of_total_pct`,
+    `bounded_by`, `probes`, and what torch reserved, allocated and left. Refused where the child dies or does
+    not answer.
     """
     request = _request(device, "contiguous", dtype, limit_gib, share, time_limit_s)
     request["granule_bytes"] = tolerance_mib * MIB
@@ -74,14 +77,16 @@ def _request(device, what, dtype, limit_gib, share, time_limit_s):
 
 
 def ask(request, timeout_s):
-    """Run the child and return its result. Refused, with what is known, where it is killed, hangs or breaks."""
+    """Run the child and return its result. Refused, with what is known, where it dies or hangs."""
     command = [sys.executable, str(CHILD), json.dumps(request)]
     environment = {name: value for name, value in os.environ.items() if name not in ALLOCATOR_SETTINGS}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=environment)
     except subprocess.TimeoutExpired as error:
         held = _held(error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or "")
-        raise Refused(f"the allocating process gave no answer in {timeout_s:g} s while it held {held}") from None
+        raise Refused(
+            f"the allocating process gave no answer in {timeout_s:g} s while it held {held}"
+        ) from None
     lines = _lines(done.stdout)
     if done.returncode == 0 and lines and "result" in lines[-1]:
         return lines[-1]["result"]
@@ -121,7 +126,9 @@ def _result(device, request, found):
         "states": {},
         "flop": None,
         "bytes": size,
-        "bytes_how": "bytes of the tensor" if request["what"] == "contiguous" else "bytes of all chunks together",
+        "bytes_how": "bytes of the tensor"
+        if request["what"] == "contiguous"
+        else "bytes of all chunks together",
         "dtype": request["format"],
         "fill": None,
         "backend": "torch allocator in a fresh process",

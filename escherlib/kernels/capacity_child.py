@@ -1,10 +1,11 @@
 """Run as a script in a fresh process: allocate as much as there is, prove it, tell, and end.
 
-One argument, a JSON object: {what: "contiguous"|"chunked", torch_device, dtype, upper_bytes|null, granule_bytes,
-chunk_bytes, reserve_bytes, time_limit_s}. Output: one JSON object a line; `progress` lines, then one `result`. The
-process dies with its memory, also when it is killed: that is why it exists.
+One argument, a JSON object: {what: "contiguous"|"chunked", torch_device, dtype, upper_bytes|null,
+granule_bytes, chunk_bytes, reserve_bytes, time_limit_s}. Output: one JSON object a line; `progress` lines,
+then one `result`. The process dies with its memory, also when it is killed: that is why it exists.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -18,8 +19,9 @@ SWAP_SLACK_BYTES = 2**26
 def largest_size(attempt, upper, granule):
     """(size, probes): the largest multiple of `granule` ≤ `upper` for which `attempt(size)` is true.
 
-    Assumes one edge: all smaller sizes succeed, all larger ones fail. Since the edge is usually just under the
-    upper bound, steps double downwards from there until a size succeeds; bisection finds the edge in between.
+    Assumes one edge: all smaller sizes succeed, all larger ones fail. Since the edge is usually just under
+    the upper bound, steps double downwards from there until a size succeeds; bisection finds the edge in
+    between.
     """
     probes = []
 
@@ -70,7 +72,12 @@ def contiguous(torch, dtype, host, upper, request):
     size, probes = largest_size(attempt, upper, request["granule_bytes"])
     tensor = host.allocate(torch, dtype, size) if size else None
     if tensor is None:
-        empty = {"found_bytes": 0, "probes": probes, "stopped": "nothing could be allocated", "ends_ok": False}
+        empty = {
+            "found_bytes": 0,
+            "probes": probes,
+            "stopped": "nothing could be allocated",
+            "ends_ok": False,
+        }
         return {**empty, **host.accounts()}
     touched, stopped = host.touch(tensor)
     ends_ok = touched > 0 and write_ends(tensor, touched // tensor.element_size())
@@ -79,7 +86,9 @@ def contiguous(torch, dtype, host, upper, request):
 
 
 def chunked(torch, dtype, host, upper, request):
-    """Sum of chunks until nothing fits; after the last whole chunk, chunks of half the size down to a granule."""
+    """Sum of chunks until nothing fits; after the last whole chunk, chunks of half the size down to a
+    granule.
+    """
     chunks, total, size, stopped, ends_ok = [], 0, request["chunk_bytes"], "nothing more fits", True
     while size >= request["granule_bytes"]:
         tensor = host.allocate(torch, dtype, size) if total + size <= upper else None
@@ -93,7 +102,13 @@ def chunked(torch, dtype, host, upper, request):
         if why != "all touched":
             stopped = why
             break
-    return {"found_bytes": total, "chunks": len(chunks), "stopped": stopped, "ends_ok": ends_ok, **host.accounts()}
+    return {
+        "found_bytes": total,
+        "chunks": len(chunks),
+        "stopped": stopped,
+        "ends_ok": ends_ok,
+        **host.accounts(),
+    }
 
 
 def write_ends(tensor, elements):
@@ -141,7 +156,9 @@ class Gpu:
 
 
 class Host:
-    """Main memory: pages exist once touched, so they are touched little by little while watching what is left."""
+    """Main memory: pages exist once touched, so they are touched little by little while watching what is
+    left.
+    """
 
     def __init__(self, request):
         import psutil
@@ -150,10 +167,9 @@ class Host:
         self.deadline_s = time.monotonic() + request["time_limit_s"]
         self.swap_before = psutil.swap_memory().used
         self.held_bytes = 0
-        try:
-            Path("/proc/self/oom_score_adj").write_text("1000")  # if anyone must go, let it be this process
-        except OSError:
-            pass  # then the limits alone protect the others
+        # if anyone must go, let it be this process; where that can't be said, the limits protect the others
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
 
     def free_bytes(self):
         return self.psutil.virtual_memory().available
@@ -191,7 +207,11 @@ class Host:
         return None
 
     def accounts(self):
-        return {"allocated_bytes": self.held_bytes, "reserved_bytes": None, "free_left_bytes": self.free_bytes()}
+        return {
+            "allocated_bytes": self.held_bytes,
+            "reserved_bytes": None,
+            "free_left_bytes": self.free_bytes(),
+        }
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ BLOCK_ELEMENTS = 2**26  # columns of the reference are taken in blocks of at mos
 def gamma(k, matrix_unit, k_block, sum_unit=2.0**-23):
     """γ_K: the share of Σ|a||b| that summing K products may lose.
 
-    A matrix unit adds `k_block` products to its accumulator at a time and truncates, losing less than one unit in
-    the last place of float32 (`sum_unit`, 2⁻²³ of the sum) at each of the K/k_block steps; truncation has one
-    sign, so losses add up. A vector unit rounds to nearest at each of K steps (2⁻²⁴); such errors have random
-    signs and grow as √K.
+    A matrix unit adds `k_block` products to its accumulator at a time and truncates, losing less than one
+    unit in the last place of float32 (`sum_unit`, 2⁻²³ of the sum) at each of the K/k_block steps; truncation
+    has one sign, so losses add up. A vector unit rounds to nearest at each of K steps (2⁻²⁴); such errors
+    have random signs and grow as √K.
     """
     if matrix_unit:
         return math.ceil(k / k_block) * sum_unit
@@ -33,7 +33,8 @@ def gamma_fp8(k, k_block):
 
 
 def default_k_block(fmt):
-    """Products a matrix instruction sums at once: 16 bytes of K, the shallowest of the supported matrix units.
+    """Products a matrix instruction sums at once: 16 bytes of K, the shallowest of the supported matrix
+    units.
 
     Deeper instructions (32 bytes on recent chips) lose less, so this choice never makes the bound too tight.
     """
@@ -59,7 +60,8 @@ def reference(a, b):
 
 
 def scaled_error(result, ref, accumulation, rounding):
-    """(error, limit) per element; `accumulation` and `rounding` are the two absolute allowances, same shape as ref.
+    """(error, limit) per element; `accumulation` and `rounding` are the two absolute allowances, same shape
+    as ref.
 
     A non-finite result has an infinite error.
     """
@@ -71,7 +73,9 @@ def scaled_error(result, ref, accumulation, rounding):
 
 
 def verdict(error, limit, how):
-    """The record's `correct` entry from scaled errors and their limits. Strict JSON: an infinite error reads null."""
+    """The record's `correct` entry from scaled errors and their limits. Strict JSON: an infinite error reads
+    null.
+    """
     worst = int((error / limit).argmax())
     value, bound = float(error.flatten()[worst]), float(limit.flatten()[worst])
     return {
@@ -80,4 +84,3 @@ def verdict(error, limit, how):
         "bound": bound,
         "how": how,
     }
-

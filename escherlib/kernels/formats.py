@@ -1,4 +1,6 @@
-"""Number formats of the matrix rows: what is stored, what comes out, how finely it rounds, what may run where."""
+"""Number formats of the matrix rows: what is stored, what comes out, how finely it rounds, what may run
+where.
+"""
 
 from dataclasses import dataclass
 
@@ -35,7 +37,9 @@ def format_of(device, dtype):
     found = FORMATS[name]
     if name == "fp8" and (device.arch or "").startswith("gfx94"):
         # CDNA3 multiplies the variant without negative zero; feeding it the other one gives wrong numbers
-        return Format("fp8", torch.float8_e4m3fnuz, found.output, found.unit_roundoff, found.input_mantissa_bits)
+        return Format(
+            "fp8", torch.float8_e4m3fnuz, found.output, found.unit_roundoff, found.input_mantissa_bits
+        )
     return found
 
 
@@ -62,7 +66,9 @@ def _require_tf32(device):
         if not (device.arch or "").startswith("gfx94"):
             raise Refused(f"tf32 (xf32) exists on gfx94x only; this device is {device.arch}")
         if os.environ.get("HIPBLASLT_ALLOW_TF32") != "1":
-            raise Refused("torch uses xf32 only with HIPBLASLT_ALLOW_TF32=1 in the environment; set it and run again")
+            raise Refused(
+                "torch uses xf32 only with HIPBLASLT_ALLOW_TF32=1 in the environment; set it and run again"
+            )
 
 
 def _require_fp8(device):

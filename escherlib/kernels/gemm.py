@@ -1,4 +1,6 @@
-"""Times one matrix product: rows `square/…`, `workload/…`, `skew/…`, `addmm/…`, `bmm/…`, `fused/…`, `dtype/…`."""
+"""Times one matrix product: rows `square/…`, `workload/…`, `skew/…`, `addmm/…`, `bmm/…`, `fused/…`,
+`dtype/…`.
+"""
 
 from escherlib import timing
 from escherlib.errors import Refused
@@ -19,12 +21,13 @@ def time_gemm(
     """Time C[M, N] = A[M, K]·B[K, N] in the asked states, checked before and after.
 
     `dtype` None: the device's peak dtype. `backend` "auto": the fastest of all in a quick pass, reported from
-    another. `op` mm, addmm (with `bias`, or `activation="gelu"`, in the product's kernel if `fused`) or bmm (`batch`
-    products). `settle`: {m, n, k, backend} of the GEMM that brings the device into its sustained state, once in a
-    process (None: this one). `protocol`: changes to timing.Protocol. `budget_s`: seconds one call may take.
+    another. `op` mm, addmm (with `bias`, or `activation="gelu"`, in the product's kernel if `fused`) or bmm
+    (`batch` products). `settle`: {m, n, k, backend} of the GEMM that brings the device into its sustained
+    state, once in a process (None: this one). `protocol`: changes to timing.Protocol. `budget_s`: seconds one
+    call may take.
 
-    Result: `states`, m, n, k, `flop`, `bytes`, `bytes_how`, `dtype`, `emulated`, `fill`, `backend`, `choice` (seconds
-    a call by backend, where there was one), `rotation`, `correct`, `correct_before`, `settled`,
+    Result: `states`, m, n, k, `flop`, `bytes`, `bytes_how`, `dtype`, `emulated`, `fill`, `backend`, `choice`
+    (seconds a call by backend, where there was one), `rotation`, `correct`, `correct_before`, `settled`,
     `reduction_switches`. Refused: unavailable, too heavy, does not fit, or a wrong result before or after.
     """
     fmt = format_of(device, dtype)
@@ -107,7 +110,8 @@ def prepare_best(device, gemm, fmt, backend, clock, fill="normal"):
 
 
 def settle_with(device, shape, product, fmt, clock, fill="normal", protocol=None):
-    """Settle the device, once in a process, with the GEMM of `shape` ({m, n, k, backend}) or with the product itself.
+    """Settle the device, once in a process, with the GEMM of `shape` ({m, n, k, backend}) or with the product
+    itself.
 
     Returns the summary of timed.settle_once.
     """
@@ -116,14 +120,17 @@ def settle_with(device, shape, product, fmt, clock, fill="normal", protocol=None
         return timed.settle_once(device, clock, product.call, what, protocol)
     gemm = Gemm(shape["m"], shape["n"], shape["k"]).validated()
     heater, _ = prepare_best(device, gemm, fmt, shape.get("backend") or "auto", clock, fill)
-    return timed.settle_once(device, clock, heater.call, {**gemm.shape(), "backend": heater.backend}, protocol)
+    return timed.settle_once(
+        device, clock, heater.call, {**gemm.shape(), "backend": heater.backend}, protocol
+    )
 
 
 def require_light(device, gemm, fmt, clock, budget_s):
-    """Refused where one call would take more than `budget_s`. Only hosts are asked, and only about large products.
+    """Refused where one call would take more than `budget_s`. Only hosts are asked, and only about large
+    products.
 
-    A format that a CPU emulates can be hundreds of times slower, so a small product of the same proportions is
-    timed first, then a larger one if the first says no.
+    A format that a CPU emulates can be hundreds of times slower, so a small product of the same proportions
+    is timed first, then a larger one if the first says no.
     """
     if device.kind == "gpu" or gemm.flop < PROBED_FLOP:
         return
@@ -136,7 +143,9 @@ def require_light(device, gemm, fmt, clock, budget_s):
             return
         if call_s * (PROBE_SIZES[-1] / size) ** 3 > budget_s:
             break
-    raise Refused(f"one call would take about {expected_s:.3g} s in {fmt.name} here, the time box is {budget_s:g} s")
+    raise Refused(
+        f"one call would take about {expected_s:.3g} s in {fmt.name} here, the time box is {budget_s:g} s"
+    )
 
 
 def known_formats():

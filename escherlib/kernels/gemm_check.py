@@ -25,10 +25,11 @@ def check(device, *, dtype, k, m=512, n=512, backend=None, unit=None, k_block=No
     """Error distribution of C[M, N] = A·B against float64 on the same rounded inputs.
 
     error = |C − ref| / (u_out·|ref| + γ_K·Σ|a||b|), with u_out the unit roundoff of the output and γ_K as
-    `correct.gamma` derives it: K/k_block·2⁻²³ on matrix units (`unit="matrix"`), √K·2⁻²⁴ on vector units. `unit`
-    and `k_block` (products one instruction sums) default to what the device and format use. Bound 1, and 2 where
-    output rounding dominates; for bf16 and fp16 output the largest error is at most 4 × that of a product that
-    accumulates in float32 and rounds once. A result outside its bound is a row with `ok` false, not an error.
+    `correct.gamma` derives it: K/k_block·2⁻²³ on matrix units (`unit="matrix"`), √K·2⁻²⁴ on vector units.
+    `unit` and `k_block` (products one instruction sums) default to what the device and format use. Bound 1,
+    and 2 where output rounding dominates; for bf16 and fp16 output the largest error is at most 4 × that of a
+    product that accumulates in float32 and rounds once. A result outside its bound is a row with `ok` false,
+    not an error.
     """
     fmt = format_of(device, dtype)
     require_supported(device, fmt)
@@ -80,7 +81,7 @@ def _errors(device, fmt, tensors, gamma_k):
 
 
 def emulate(device, fmt, tensors):
-    """The product of the same rounded inputs, accumulated in float32 and rounded to the output format once."""
+    """The product of the same rounded inputs, accumulated in float32 and rounded to the output once."""
     fp32 = format_of(device, "fp32")
     with backends.settings(device, fp32):
         return (tensors["a"].float() @ tensors["b"].float()).to(fmt.output)
@@ -92,7 +93,9 @@ def distribution(error):
     last = ordered.numel() - 1
     found = {name: _finite(ordered[math.ceil(q * last)]) for name, q in QUANTILES.items()}
     logs = ordered.clamp(10.0 ** BIN_EDGES_LOG10[0], 10.0 ** BIN_EDGES_LOG10[-1]).log10()
-    counts = torch.histc(logs.float().cpu(), len(BIN_EDGES_LOG10) - 1, BIN_EDGES_LOG10[0], BIN_EDGES_LOG10[-1])
+    counts = torch.histc(
+        logs.float().cpu(), len(BIN_EDGES_LOG10) - 1, BIN_EDGES_LOG10[0], BIN_EDGES_LOG10[-1]
+    )
     histogram = {"edges_log10": BIN_EDGES_LOG10, "counts": [int(c) for c in counts]}
     return {"max": _finite(ordered[-1]), "quantiles": found, "histogram": histogram, "elements": last + 1}
 

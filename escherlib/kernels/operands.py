@@ -7,11 +7,16 @@ from pathlib import Path
 import torch
 
 from escherlib.errors import Refused, UserError
-from escherlib.hardware.host import cgroup_folders
+from escherlib.hardware.cgroups import own_groups
+from escherlib.hardware.sysfs import parse_pairs, read_int, read_text
 from escherlib.timing import rotations
 
 SEED = 20260401
 FILLS = ("normal", "zeros")
+CGROUP_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 MEMORY_SHARE = 0.8  # of what is free: the rest is for workspaces and for the reference
 
 
@@ -21,7 +26,7 @@ def generator(device, seed=SEED):
 
 
 def random_tensor(shape, fmt, device, fill="normal", source=None, scale=1.0):
-    """Tensor of standard normal values times `scale`, rounded to the format; zeros only as a named variant."""
+    """Tensor of normal values of spread `scale`, rounded to the format; zeros only as a named variant."""
     if fill not in FILLS:
         raise UserError(f"fill {fill!r}: unknown; expected one of {', '.join(FILLS)}")
     if fill == "zeros":
@@ -37,7 +42,9 @@ def random_tensor(shape, fmt, device, fill="normal", source=None, scale=1.0):
 
 
 def round_mantissa_(values, bits):
-    """Round float32 values in place to `bits` mantissa bits, ties to even, so that a tf32 unit sees them exactly."""
+    """Round float32 values in place to `bits` mantissa bits, ties to even, so that a tf32 unit sees them
+    exactly.
+    """
     drop = 23 - bits
     raw = values.view(torch.int32)
     raw += ((raw >> drop) & 1) + (1 << (drop - 1)) - 1
@@ -46,7 +53,9 @@ def round_mantissa_(values, bits):
 
 
 def free_bytes(device):
-    """Bytes that can still be allocated: the driver's free plus torch's own cache; on a CPU what the host can give."""
+    """Bytes that can still be allocated: the driver's free plus torch's own cache; on a CPU what the host can
+    give.
+    """
     if device.kind == "gpu":
         free, _ = torch.cuda.mem_get_info(device.index)
         cached = torch.cuda.memory_reserved(device.index) - torch.cuda.memory_allocated(device.index)
@@ -56,31 +65,19 @@ def free_bytes(device):
     return min(psutil.virtual_memory().available, device.memory_bytes or math.inf, cgroup_free_bytes())
 
 
-def cgroup_free_bytes(root=Path("/")):
-    """Memory the cgroups of this process still allow (page cache counts as free); infinity where none limits it."""
+def cgroup_free_bytes(root="/"):
+    """Memory the control groups of this process still allow; infinity where none limits it.
+
+    Inactive page cache counts as free: it is given back before anything is refused.
+    """
     free = math.inf
-    for folder in cgroup_folders(root):
-        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            bounds = [_number(folder / name) for name in (limit, used)]
+    for group in own_groups(Path(root)):
+        cache = parse_pairs((read_text(group / "memory.stat") or "").replace(" ", ":"))
+        for limit, used, idle in CGROUP_FILES:
+            bounds = read_int(group / limit), read_int(group / used)
             if None not in bounds:
-                free = min(free, max(0, bounds[0] - bounds[1] + _page_cache(folder)))
+                free = min(free, max(0, bounds[0] - bounds[1] + int(cache.get(idle) or 0)))
     return free
-
-
-def _number(path):
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # absent, or "max"
-        return None
-
-
-def _page_cache(folder):
-    """Bytes of a cgroup's inactive file cache: given back before anything is refused."""
-    try:
-        lines = (folder / "memory.stat").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.split()[0] in ("inactive_file", "total_inactive_file"))
 
 
 def set_count(set_bytes, device, most=None):

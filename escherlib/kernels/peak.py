@@ -1,152 +1,273 @@
-"""The peak of a device: a search over shapes and backends, a confirmation, the way from idle to steady state.
+"""The peak of a device: search, confirmation, the way from idle to steady state, and a brute force to hold
+against.
 
-Rows `search`, `peak` and `transient`. A shape is {m, n, k}, a candidate {m, n, k, backend}.
+Rows `search`, `peak` and `transient` of family 1. A shape is {m, n, k}, a candidate {m, n, k, backend}.
 """
 
 import time
 
 from escherlib import timing
-from escherlib.errors import Refused, UserError
-from escherlib.kernels import backends, gemm, operands, products, search, timed
-from escherlib.kernels.formats import format_of, require_supported, switches
+from escherlib.errors import Refused
+from escherlib.kernels import backends, explore, gemm, operands, products, ranking, timed
+from escherlib.kernels.formats import format_of, is_emulated, require_supported, switches
 from escherlib.kernels.products import Gemm
 from escherlib.method import method
 
-# Coarse grid, the most promising first: squares; what public searches found best on recent chips; long and flat ones.
-GPU_SHAPES = (
-    (8192, 8192, 8192), (4096, 8192, 4096), (2048, 2048, 13312), (12288, 8192, 8192), (4096, 4096, 4096),
-    (10240, 15360, 8192), (12288, 12288, 12288), (16384, 16384, 16384), (13312, 10240, 8192), (8192, 8192, 16384),
-    (4864, 4096, 8192), (4096, 4096, 16384), (8192, 16384, 4096), (16384, 8192, 4096), (2048, 8192, 8192),
-    (8192, 2048, 8192), (1024, 10240, 5120), (1792, 16128, 3072), (6144, 6144, 6144), (2048, 2048, 2048),
-)  # fmt: skip
-GPU_SQUARES = tuple((size, size, size) for size in (12288, 8192, 16384, 10240, 6144, 4096, 20480))
-CPU_SHAPES = (
-    (1024, 1024, 1024), (512, 512, 512), (2048, 1024, 1024), (2048, 2048, 512), (512, 512, 2048), (2048, 2048, 2048),
-    (1024, 2048, 512), (512, 2048, 1024), (1536, 1536, 1536),
-)  # fmt: skip
-CPU_SQUARES = ((1024, 1024, 1024), (512, 512, 512), (768, 768, 768))
-
-SUSTAINED_SHARE = 0.55  # of the search's budget; the burst ranking has the rest
-RANK_WINDOW_S = 0.3
-RANK_BATCH_S = 0.01  # samples of the ranking are batches this long, so that a record of many candidates stays small
-FINALISTS = 3
+CONFIRM_WINDOW_S = {"gpu": 3.0, "cpu": 0.5}
+PEAK_TRIES = 5
 
 
 @method(version=1)
-def search_peak(
+def search(
     device, *, budget_s, dtype=None, workload_gemms=(), grid=None, states=("sustained", "burst"), fill="normal",
     protocol=None,
 ):  # fmt: skip
-    """Rank shapes and backends in both states within `budget_s`; confirm the `finalists` afterwards.
+    """Rank shapes and backends in both states within `budget_s`, everything included.
 
-    `workload_gemms`: shapes that are always candidates. `grid`: coarse shapes (None: the built-in list). Sustained:
-    the device is conditioned, then every candidate runs 0.3 s back to back, coarse grid first, other backends on
-    the best, then finer and finer neighbours until none gains. Burst: one burst try each, big squares and the best
-    sustained shapes first. What was not reached in time is not tried.
+    `workload_gemms`: shapes that are always candidates. `grid`: coarse shapes (None: the built-in list).
+    Sustained: the device is conditioned, then candidates run 0.3 s each back to back: workload and coarse
+    shapes, the other backends on the best, then finer and finer neighbours until none gains. Burst: one try
+    each, big squares and the best sustained shapes first, then as before.
 
-    Result: `candidates` (each with `sustained_tflops`, `burst_tflops`, samples, phase and order, or why it was
-    refused), `best_sustained`, `best_burst`, `finalists` ({sustained: the best three and the best workload GEMM,
-    burst: the best three}), `stopped` by state, `hit_budget`, `took_s`. Refused where nothing could be measured.
+    Result: `candidates` (each with `sustained_tflops`, `burst_tflops`, and by state its samples, phase,
+    order, or why it was refused), `best_sustained`, `best_burst`, `finalists` ({state: candidates}) for
+    `confirm`, `stopped` by state, `hit_budget`, `budget_s`, `took_s`. Refused where nothing could be
+    measured.
+    """
+    started_s = time.monotonic()
+    fmt = format_of(device, dtype)
+    require_supported(device, fmt)
+    timed.check_states(states)
+    workload = [ranking.shape_of(shape) for shape in workload_gemms]
+    builtin = ranking.GPU_SHAPES if device.kind == "gpu" else ranking.CPU_SHAPES
+    coarse = [ranking.shape_of(shape) for shape in grid or builtin]
+    with backends.settings(device, fmt):
+        ranker = ranking.Ranker(device, fmt, fill, protocol, ranking.HEAVY_SHARE * budget_s)
+        if "sustained" in states:
+            ranker.condition(coarse[0])
+        trails = ranking.rank(ranker, states, coarse, workload, budget_s, started_s=started_s)
+    operands.release(device)
+    best = {state: trail.ranked()[:1] for state, (trail, _) in trails.items()}
+    if not all(best.values()):
+        raise Refused("; ".join(f"{state}: {stop}" for state, (_, stop) in trails.items()))
+    return {
+        "states": {},
+        "flop": None,
+        "bytes": None,
+        "bytes_how": "not counted in a search",
+        "dtype": fmt.name,
+        "emulated": is_emulated(device, fmt),
+        "fill": fill,
+        "backends": list(ranker.names),
+        "correct": {
+            "ok": True,
+            "error": None,
+            "bound": None,
+            "how": "every candidate checked before it was timed",
+        },
+        **{f"best_{state}": ranking.as_dict(found[0]) for state, found in best.items()},
+        "finalists": ranking.finalists(trails, workload),
+        "candidates": ranking.merged(trails, ranker.seen),
+        "stopped": {state: stop for state, (_, stop) in trails.items()},
+        "hit_budget": any(trail.out_of_time for trail, _ in trails.values()),
+        "budget_s": budget_s,
+        "took_s": time.monotonic() - started_s,
+    }
+
+
+@method(version=1)
+def confirm(
+    device, *, candidates, rounds=2, window_s=None, tries=PEAK_TRIES, dtype=None, fill="normal", protocol=None
+):
+    """The `peak` record: the device is settled, then the candidates are timed again, apart from their
+    ranking.
+
+    `candidates`: {"sustained": […], "burst": […]} (the search's `finalists`) or one list for both. Sustained:
+    `rounds` interleaved windows of `window_s` (None: 3 s, CPU 0.5 s); the highest median is the sustained
+    peak. An unsettled device labels it. Burst: `tries` tries each; the highest median is the burst peak.
+
+    Result: `best_sustained`, `best_burst`, `states` (each with its `flop`), `candidates` (`sustained_tflops`,
+    `sustained_range_tflops` p10–p90, `burst_tflops`, `burst_range_tflops` over tries, label or reason),
+    `settled`, `correct`, `dtype`. Refused where no candidate can be timed in one of the states or a result is
+    wrong.
     """
     fmt = format_of(device, dtype)
     require_supported(device, fmt)
-    states = [name for name in timed.check_states(states) if name in ("sustained", "burst")]
-    workload = [_shape(s) for s in workload_gemms]
-    coarse = [_shape(s) for s in grid] if grid else list(GPU_SHAPES if device.kind == "gpu" else CPU_SHAPES)
-    begun_s = time.monotonic()
+    chosen = candidates if isinstance(candidates, dict) else {"sustained": candidates, "burst": candidates}
+    window_s = window_s or CONFIRM_WINDOW_S[device.kind]
     with backends.settings(device, fmt):
-        ranker = Ranker(device, fmt, fill, protocol, budget_s)
-        if "sustained" in states:
-            ranker.condition(coarse[0])
-        trails = ranker.rank(states, coarse, workload, begun_s)
+        ranker = ranking.Ranker(device, fmt, fill, protocol)
+        table = {}
+        settled, sustained, right = _confirm_sustained(ranker, chosen["sustained"], rounds, window_s, table)
+        burst = _confirm_burst(ranker, chosen["burst"], tries, table)
     operands.release(device)
-    return _search_result(trails, workload, fmt, fill, budget_s, time.monotonic() - begun_s)
+    flop = {state: Gemm(*best[:3]).flop for state, (best, _) in (("sustained", sustained), ("burst", burst))}
+    return {
+        "states": {
+            "burst": {**burst[1], "flop": flop["burst"]},
+            "sustained": {
+                **sustained[1],
+                "flop": flop["sustained"],
+                "label": settled["label"] or sustained[1]["label"],
+            },
+        },
+        "flop": flop["sustained"],
+        "bytes": products.moved_bytes(Gemm(*sustained[0][:3]), fmt)[0],
+        "bytes_how": "of the sustained peak: A and B read once, C written once",
+        "dtype": fmt.name,
+        "emulated": is_emulated(device, fmt),
+        "fill": fill,
+        "backend": sustained[0][3],
+        "best_sustained": ranking.as_dict(sustained[0]),
+        "best_burst": ranking.as_dict(burst[0]),
+        "candidates": list(table.values()),
+        "settled": settled,
+        "correct": right,
+        "reduction_switches": switches(device),
+    }
 
 
-class Ranker:
-    """Evaluates candidates for a search: prepares, checks and times one, and keeps what was seen."""
+def _prepared(ranker, listed, table):
+    """{candidate: product} of those that can be had; the others get their reason in `table`."""
+    found = {}
+    for given in listed:
+        candidate = (*ranking.shape_of({axis: given[axis] for axis in "mnk"}), given["backend"])
+        table.setdefault(candidate, ranking.as_dict(candidate))
+        try:
+            found[candidate] = ranker.product(candidate)
+        except Refused as error:
+            table[candidate]["refused"] = str(error)
+    if not found:
+        raise Refused("; ".join(entry.get("refused", "no candidate given") for entry in table.values()))
+    return found
 
-    def __init__(self, device, fmt, fill, protocol, budget_s):
-        self.device, self.fmt, self.fill = device, fmt, fill
-        self.protocol = {"batch_s": RANK_BATCH_S, **(protocol or {})}
-        self.clock = timing.clock_for(device)
-        self.names = backends.available(device, fmt)
-        self.heavy_s = budget_s / 20  # no candidate may take a larger part of the budget in one call
-        self.seen = {}  # (state, candidate) → compact State
 
-    def condition(self, shape):
-        """Warm the device up with one shape, so that the first candidate is not flattered by a cool die."""
-        product = self._product((*shape, self.names[0]))
-        state = timing.sustained(product.call, self.clock, window_s=RANK_WINDOW_S, protocol=self.protocol)
-        return state["median_s"]
+def _confirm_sustained(ranker, listed, rounds, window_s, table):
+    """(settled, (best candidate, State), correct): interleaved windows of all, on a settled device."""
+    ready = _prepared(ranker, listed, table)
+    first = next(iter(ready))
+    what = ranking.as_dict(first)
+    settled = timed.settle_once(ranker.device, ranker.clock, ready[first].call, what, ranker.protocol)
+    for product in ready.values():
+        product.poison()
+    calls = {candidate: product.call for candidate, product in ready.items()}
+    states = timing.interleaved(
+        calls, ranker.clock, window_s=window_s, rounds=rounds, protocol=ranker.protocol
+    )
+    right = {candidate: product.check("after") for candidate, product in ready.items()}
+    for candidate, state in states.items():
+        states[candidate] = state = timed.rated(state, ready[candidate].gemm.flop)
+        _enter(table[candidate], "sustained", state, (state["p90_s"], state["p10_s"]))
+    best = max(states, key=lambda candidate: states[candidate]["tflops"] or 0.0)
+    return settled, (best, states[best]), right[best]
 
-    def _product(self, candidate):
-        *shape, backend = candidate
-        work = Gemm(*shape)
-        gemm.require_light(self.device, work, self.fmt, self.clock, self.heavy_s)
-        product = products.prepare(self.device, work, self.fmt, backend, self.fill)
+
+def _confirm_burst(ranker, listed, tries, table):
+    """(best candidate, State): several burst tries of each candidate, one after another."""
+    states = {}
+    for candidate, product in _prepared(ranker, listed, table).items():
+        product.poison()
+        state = timing.burst(product.call, ranker.clock, tries=tries, protocol=ranker.protocol)
+        if product.touched:
+            product.check("after")
+        states[candidate] = state = timed.rated(state, product.gemm.flop)
+        _enter(table[candidate], "burst", state, (state["max_s"], state["min_s"]))
+    best = max(states, key=lambda candidate: states[candidate]["tflops"] or 0.0)
+    return best, states[best]
+
+
+def _enter(entry, name, state, ends_s):
+    """Add one state of a candidate to its line of the table."""
+    entry[f"{name}_tflops"] = state["tflops"]
+    if state["tflops"]:
+        entry[f"{name}_range_tflops"] = [state["tflops"] * state["median_s"] / end_s for end_s in ends_s]
+    if state["label"]:
+        entry[f"{name}_label"] = state["label"]
+
+
+@method(version=1)
+def transient(
+    device,
+    *,
+    m,
+    n,
+    k,
+    backend="auto",
+    idle_s=1.0,
+    total_s=3.0,
+    window_s=0.02,
+    dtype=None,
+    fill="normal",
+    protocol=None,
+):
+    """Throughput from idle to steady state at one shape, in windows of `window_s`.
+
+    Result: `windows` [{at_s, t_s, tflops}] (start and middle since the first call after `idle_s` of idling),
+    `trace_ns` (host stamps of the whole stretch, for telemetry beside it), `samples_ns`, `calls_per_sample`.
+    """
+    fmt = format_of(device, dtype)
+    require_supported(device, fmt)
+    work = Gemm(m, n, k).validated()
+    with backends.settings(device, fmt):
+        clock = timing.clock_for(device)
+        product, _ = gemm.prepare_best(device, work, fmt, backend, clock, fill)
         product.check("before")
-        return product
-
-    def evaluate(self, name, candidate):
-        """TFLOP/s of one candidate in one state. Refused where it has no value."""
-        product = self._product(candidate)
-        if name == "sustained":
-            state = timing.sustained(
-                product.call, self.clock, condition_s=0, window_s=RANK_WINDOW_S, min_calls=3, protocol=self.protocol
-            )
-        else:
-            state = timing.burst(product.call, self.clock, tries=1, protocol={**self.protocol, "batch_s": 1e-3})
-        kept = ("samples_ns", "calls_per_sample", "windows_ns", "label", "timed_as")
-        self.seen[name, candidate] = {key: state[key] for key in kept}
-        rate = timed.rated(state, product.gemm.flop)["tflops"]
-        if rate is None:
-            raise Refused(state["label"] or "no value")
-        return rate
-
-    def rank(self, states, coarse, workload, begun_s):
-        """{state: (Trail, why it stopped)}: sustained first, its best shapes then go into the burst ranking."""
-        found = {}
-        burst_start = list(GPU_SQUARES if self.device.kind == "gpu" else CPU_SQUARES)
-        for name in states:
-            share = SUSTAINED_SHARE if name == "sustained" and "burst" in states else 1.0
-            # what is left of the whole budget, of which preparations before this point are part
-            left_s = self.budget_left_s(begun_s, share)
-            trail = search.Trail(lambda candidate, name=name: self.evaluate(name, candidate), left_s)
-            if name == "sustained":
-                shapes, musts, keep = coarse, workload, 2
-            else:
-                best = [c[:3] for c in found["sustained"][0].best_shapes(FINALISTS)] if "sustained" in found else []
-                shapes, musts, keep = list(dict.fromkeys(burst_start + best + coarse)), [], 1
-            stop = search.explore(trail, shapes, musts, self.names, admit=self._admit(name, trail), keep=keep)
-            found[name] = (trail, stop)
-        return found
-
-    def budget_left_s(self, begun_s, share):
-        """Seconds of the budget's `share` that are left."""
-        return max(0.0, share * 20 * self.heavy_s - (time.monotonic() - begun_s))
-
-    def _admit(self, name, trail):
-        """Whether a shape's call is short enough, judged by the best rate so far: a burst ends after 20 ms."""
-        limits = timing.protocol_for(self.clock, self.protocol)
-        longest_s = limits.burst_best_s if name == "burst" else self.heavy_s
-
-        def admit(shape):
-            ranked = trail.ranked()
-            return not ranked or Gemm(*shape).flop / (trail.scores[ranked[0]] * 1e12) <= longest_s
-
-        return admit
+        product.poison()
+        found = timing.transient(
+            product.call, clock, idle_s=idle_s, window_s=window_s, total_s=total_s, protocol=protocol
+        )
+        right, used, rotation = product.check("after"), product.backend, product.rotation
+        del product
+    operands.release(device)
+    windows = [
+        {"at_s": w["at_s"], "t_s": w["at_s"] + window_s / 2, "tflops": work.flop / w["call_s"] / 1e12}
+        for w in found.pop("windows")
+    ]
+    return {
+        "states": {},
+        **work.shape(),
+        "flop": work.flop,
+        "bytes": products.moved_bytes(work, fmt)[0],
+        "bytes_how": products.moved_bytes(work, fmt)[1],
+        "dtype": fmt.name,
+        "fill": fill,
+        "backend": used,
+        "rotation": rotation,
+        "correct": right,
+        "windows": windows,
+        **found,
+    }
 
 
-def _shape(given):
-    """(m, n, k) of a shape given as dict or sequence."""
-    if isinstance(given, dict):
-        return given["m"], given["n"], given["k"]
-    if len(given) != 3:
-        raise UserError(f"shape {given}: expected m, n, k")
-    return tuple(given)
+@method(version=1)
+def brute_force(
+    device, *, shapes, backends_used=None, dtype=None, state="burst", fill="normal", protocol=None
+):
+    """Every shape through every backend (None: all there are) in one state: what the search is held against.
 
-
-def as_dict(candidate):
-    """{m, n, k, backend} of a candidate tuple."""
-    return dict(zip(("m", "n", "k", "backend"), candidate, strict=True))
+    Result: `candidates` as in `search`, `best_<state>` with its `tflops`.
+    """
+    fmt = format_of(device, dtype)
+    require_supported(device, fmt)
+    listed = [ranking.shape_of(shape) for shape in shapes]
+    started_s = time.monotonic()
+    with backends.settings(device, fmt):
+        ranker = ranking.Ranker(device, fmt, fill, protocol)
+        trail = explore.Trail(lambda candidate: ranker.rate(state, candidate), float("inf"))
+        if state == "sustained":
+            ranker.condition(listed[0])
+        for shape in listed:
+            for backend in backends_used or ranker.names:
+                trail.visit((*shape, backend), "grid")
+    operands.release(device)
+    if not trail.ranked():
+        raise Refused("no shape of the grid could be measured")
+    best = trail.ranked()[0]
+    return {
+        "states": {},
+        "dtype": fmt.name,
+        "fill": fill,
+        f"best_{state}": {**ranking.as_dict(best), "tflops": trail.scores[best]},
+        "candidates": ranking.merged({state: (trail, "whole grid")}, ranker.seen),
+        "took_s": time.monotonic() - started_s,
+    }

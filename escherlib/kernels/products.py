@@ -17,7 +17,9 @@ GELU_SLOPE = 1.13  # the steepest slope of GELU: how much an error of its argume
 
 @dataclass(frozen=True)
 class Gemm:
-    """A product C[M, N] = A[M, K]·B[K, N]; `batch` of them for bmm; bias and GELU as epilogue, fused or apart."""
+    """A product C[M, N] = A[M, K]·B[K, N]; `batch` of them for bmm; bias and GELU as epilogue, fused or
+    apart.
+    """
 
     m: int
     n: int
@@ -45,7 +47,9 @@ class Gemm:
     def validated(self):
         """Itself, or a UserError that says what does not fit."""
         if min(self.m, self.n, self.k, self.batch) < 1:
-            raise UserError(f"GEMM {self.m}×{self.n}×{self.k}, batch {self.batch}: every size must be at least 1")
+            raise UserError(
+                f"GEMM {self.m}×{self.n}×{self.k}, batch {self.batch}: every size must be at least 1"
+            )
         if self.op not in OPS:
             raise UserError(f"op {self.op!r}: unknown; expected one of {', '.join(OPS)}")
         if self.activation not in (None, "gelu"):
@@ -57,7 +61,9 @@ class Gemm:
 
 @dataclass(frozen=True)
 class Product:
-    """A prepared GEMM. `call(i)` enqueues the i-th product on set i mod `len(sets)`; `touched` remembers the sets."""
+    """A prepared GEMM. `call(i)` enqueues the i-th product on set i mod `len(sets)`; `touched` remembers the
+    sets.
+    """
 
     gemm: Gemm
     backend: str
@@ -80,9 +86,13 @@ class Product:
     def check(self, when):
         """The record's `correct` entry over all touched sets. Refused where a result is wrong."""
         found = [verify(self, self.sets[j]) for j in sorted(self.touched)]
-        worst = max(found, key=lambda v: (not v["ok"], v["error"] / v["bound"] if v["error"] is not None else 0.0))
+        worst = max(
+            found, key=lambda v: (not v["ok"], v["error"] / v["bound"] if v["error"] is not None else 0.0)
+        )
         if not worst["ok"]:
-            error = "not finite" if worst["error"] is None else f"{worst['error']:.3g}, bound {worst['bound']:g}"
+            error = (
+                "not finite" if worst["error"] is None else f"{worst['error']:.3g}, bound {worst['bound']:g}"
+            )
             raise Refused(f"{self.backend} gave a wrong result {when} timing: scaled error {error}")
         return worst
 
@@ -112,7 +122,9 @@ def moved_bytes(gemm, fmt):
 
 
 def make_sets(device, gemm, fmt, layout, fill="normal", most=None):
-    """(sets, rotation): random operands and as many copies of them as cache and memory ask for (at most `most`)."""
+    """(sets, rotation): random operands and as many copies of them as cache and memory ask for (at most
+    `most`).
+    """
     size = set_bytes(gemm, fmt)
     count, spans = operands.set_count(size, device, most)
     source = operands.generator(device)
@@ -168,7 +180,8 @@ def _scaled(device, fmt):
 
 
 def prepare(device, gemm, fmt, backend, fill="normal", stock=None, most=None):
-    """Product of a GEMM through one backend, on at most `most` sets; `stock` shares sets between backends of a layout.
+    """Product of a GEMM through one backend, on at most `most` sets; `stock` shares sets between backends of
+    a layout.
 
     Refused where backend or memory are lacking, or where torch does not take the call.
     """
@@ -205,7 +218,7 @@ def expect(device, gemm, fmt, tensors):
     """(batches, rows, reference, allowances, how) for `verify`: sampled rows × all columns in float64."""
     rows = sample(gemm.m, CHECKED_ROWS[device.kind], device)
     batches = sample(gemm.batch, 3, device)
-    pick = (lambda t: t[batches][:, rows]) if gemm.op == "bmm" else (lambda t: t[rows])
+    pick = (lambda t: t[batches][:, rows]) if gemm.op == "bmm" else (lambda t: _rows(t, rows))
     a, b = pick(tensors["a"]), tensors["b"][batches] if gemm.op == "bmm" else tensors["b"]
     if gemm.op == "bmm":
         parts = [correct.reference(x, y) for x, y in zip(a, b, strict=True)]
@@ -225,8 +238,17 @@ def expect(device, gemm, fmt, tensors):
     return pick, references, accumulation, rounding
 
 
+def _rows(tensor, rows):
+    """Rows of a matrix; 8-bit floats are picked as bytes, since not every torch can index them."""
+    if tensor.dtype.itemsize == 1:
+        return tensor.view(torch.uint8)[rows].view(tensor.dtype)
+    return tensor[rows]
+
+
 def verify(product, tensors):
-    """`correct` entry of one set's output; with GELU against its tanh and its exact form, the nearer one counts."""
+    """`correct` entry of one set's output; with GELU against its tanh and its exact form, the nearer one
+    counts.
+    """
     pick, references, accumulation, rounding = product.expected
     result = pick(output(tensors))
     found = []

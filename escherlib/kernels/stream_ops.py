@@ -1,6 +1,7 @@
 """The streaming operations BW-1 … BW-7: buffers, the call that is timed, and whether it did what it says.
 
-Every check recomputes the result in float64 from the inputs. A GPU compares all elements, a CPU evenly spaced blocks.
+Every check recomputes the result in float64 from the inputs. A GPU compares all elements, a CPU evenly spaced
+blocks.
 """
 
 from collections.abc import Callable
@@ -22,13 +23,20 @@ CPU_SAMPLES, CPU_SAMPLE_VALUES = 64, 4096
 
 @dataclass(frozen=True)
 class StreamOp:
-    """One operation: which buffers it has (as shares of `bytes_per_buffer`), how it runs, what must come out."""
+    """One operation: its buffers (as shares of `bytes_per_buffer`), how it runs, what must come out."""
 
     id: str
     buffers: dict  # name → share of bytes_per_buffer
     run: Callable  # (tensors) → None, enqueues one call
     expected: Callable | None  # (tensors as float64 pieces) → float64 piece of the output; None: see `check`
     output: str
+
+    @property
+    def counted(self):
+        """Name of the buffer whose elements are counted: the result, or what is read where that is one
+        number.
+        """
+        return "a" if self.output == "s" else self.output
 
 
 def _strided(t):
@@ -38,10 +46,18 @@ def _strided(t):
 OPS = {
     "copy": StreamOp("BW-1", {"a": 1, "c": 1}, lambda t: t["c"].copy_(t["a"]), lambda t: t["a"], "c"),
     "add": StreamOp(
-        "BW-2", {"a": 1, "b": 1, "c": 1}, lambda t: torch.add(t["a"], t["b"], out=t["c"]), lambda t: t["a"] + t["b"], "c"
+        "BW-2",
+        {"a": 1, "b": 1, "c": 1},
+        lambda t: torch.add(t["a"], t["b"], out=t["c"]),
+        lambda t: t["a"] + t["b"],
+        "c",
     ),
     "mul": StreamOp(
-        "BW-3", {"a": 1, "c": 1}, lambda t: torch.mul(t["a"], SCALAR, out=t["c"]), lambda t: SCALAR * t["a"], "c"
+        "BW-3",
+        {"a": 1, "c": 1},
+        lambda t: torch.mul(t["a"], SCALAR, out=t["c"]),
+        lambda t: SCALAR * t["a"],
+        "c",
     ),
     "axpy": StreamOp("BW-4", {"a": 1, "c": 1}, lambda t: t["c"].add_(t["a"], alpha=STEP), None, "c"),
     "sum": StreamOp("BW-5", {"a": 1}, lambda t: torch.sum(t["a"], dim=0, out=t["s"]), None, "s"),
@@ -52,11 +68,15 @@ OPS = {
 }
 
 
-def make_sets(device, op, bytes_per_buffer, fmt):
-    """(sets, rotation): buffers of one operation and as many copies as cache and memory ask for."""
-    elements = {name: int(share * bytes_per_buffer) // fmt.storage.itemsize for name, share in OPS[op].buffers.items()}
+def make_sets(device, op, bytes_per_buffer, fmt, most=None):
+    """(sets, rotation): buffers of one operation, in as many copies as cache and memory ask for (at most
+    `most`).
+    """
+    elements = {
+        name: int(share * bytes_per_buffer) // fmt.storage.itemsize for name, share in OPS[op].buffers.items()
+    }
     size = sum(elements.values()) * fmt.storage.itemsize
-    count, spans = operands.set_count(size, device)
+    count, spans = operands.set_count(size, device, most)
     source = operands.generator(device)
     # a sum of numbers around 1 shows a block left out; around 0 it would drown in the spread
     block = torch.empty(BLOCK_VALUES, dtype=fmt.storage, device=device.torch_device)
@@ -100,12 +120,16 @@ def check(op, tensors, device, when):
         error, bound, how = _elementwise_error(op, tensors, device)
     ok = error <= bound  # false for NaN too
     if not ok:
-        raise Refused(f"{op} gave a wrong result {when} timing: relative error {error:.3g}, bound {bound:.3g}")
+        raise Refused(
+            f"{op} gave a wrong result {when} timing: relative error {error:.3g}, bound {bound:.3g}"
+        )
     return {"ok": True, "error": error, "bound": bound, "how": how}
 
 
 def pieces(elements, device):
-    """Slices to be compared: all of it in blocks on a GPU, evenly spaced samples (both ends included) on a CPU."""
+    """Slices to be compared: all of it in blocks on a GPU, evenly spaced samples (both ends included) on a
+    CPU.
+    """
     if device.kind == "gpu" or elements <= CPU_SAMPLES * CPU_SAMPLE_VALUES:
         return [slice(start, min(start + CHECK_BLOCK, elements)) for start in range(0, elements, CHECK_BLOCK)]
     last = elements - CPU_SAMPLE_VALUES

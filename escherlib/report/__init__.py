@@ -1,3 +1,1 @@
-"""The report: charts, tables and cards for notebooks and chapters, artefacts, and the stitched report in
-three formats.
-"""
+"""The report: charts, tables and cards, artefacts, and the stitched report in three formats."""

@@ -1,6 +1,4 @@
-"""Artefacts A1…A11 and the report files: what belongs to a run, how it is made, and whether it is there and
-opens.
-"""
+"""Artefacts A1…A11 and the report files: what belongs to a run, how it is made, whether it opens."""
 
 import json
 from dataclasses import dataclass
@@ -18,9 +16,7 @@ META = "report.json"
 
 @dataclass(frozen=True)
 class Artefact:
-    """One artefact: id, what it is, families it needs, chart function name and file stem (charts), or file
-    (others).
-    """
+    """One artefact: id, title, families it needs, then chart function and file stem, or file."""
 
     id: str
     title: str
@@ -54,14 +50,12 @@ REGISTRY = (
 
 
 def left_out_reason(results, artefact):
-    """Why an artefact does not belong to this run, or None: a family it rests on was not asked for or not
-    run.
-    """
+    """Why an artefact does not belong to this run, or None: a family it needs was not run."""
     for family in artefact.families:
         entry = results.statuses.get(family)
         if entry is None and not results.rows(family):
             planned = family in results.manifest.get("parameters", {})
-            why = "was not run" if planned else f"is not part of the suite {results.manifest.get('suite')}"
+            why = "was not run" if planned else f"is not in the {results.manifest.get('suite')} suite"
             return f"family {family_title(results, family)} {why}"
         if entry is not None and entry["status"] == "not_run":
             return f"family {family_title(results, family)} was not run"
@@ -96,9 +90,7 @@ def make_charts(results):
 
 
 def check(results, formats=FORMATS):
-    """One dict an artefact and report file: id, files, ok, reason, left_out (why it does not apply),
-    engine_missing.
-    """
+    """One dict an artefact and report file: id, files, ok, reason, left_out (why), engine_missing."""
     found = []
     for artefact in REGISTRY:
         away = left_out_reason(results, artefact)

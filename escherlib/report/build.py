@@ -1,6 +1,4 @@
-"""Builds everything that is re-made from records: tables as CSV, charts, summary, and the report in its
-formats.
-"""
+"""Builds all that is re-made from records: tables as CSV, charts, summary, report in its formats."""
 
 import shutil
 

@@ -1,6 +1,4 @@
-"""Cards of a family notebook: which machine, which ceiling, what came out. All text is generated from the
-run.
-"""
+"""Cards of a family notebook: which machine, which ceiling, what came out. All text is generated."""
 
 from escherlib.judge.headlines import SUMMARIES
 from escherlib.judge.headlines import takeaway as takeaway_sentences
@@ -24,7 +22,7 @@ def system_card(results):
     pairs = [*_device_pairs(results), *_software_pairs(results), *_condition_pairs(results)]
     return Card(
         "system",
-        "System",
+        "This machine",
         pairs=tuple((name, str(value)) for name, value in pairs if value not in (None, "", [])),
     )
 

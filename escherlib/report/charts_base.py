@@ -25,9 +25,7 @@ def data(rows):
 
 
 def spread(positions, gap, low, high):
-    """Move `positions` as little as possible until neighbours are `gap` apart and all lie in low…high; same
-    order.
-    """
+    """Move positions as little as possible until they are `gap` apart and within low…high; same order."""
     groups = []
     for index in sorted(range(len(positions)), key=lambda i: positions[i]):
         groups.append([[index], positions[index]])
@@ -165,8 +163,7 @@ def tips(*fields):
 
 
 def finish(layers, title, subtitle, alt_text, caption, height=HEIGHT, margin=True):
-    """Layers as one chart with title (the finding), subtitle (quantity and unit), alternative text and
-    caption.
+    """Layers as one chart with title (the finding), subtitle (quantity and unit), alt text and caption.
 
     `margin`: labels stand right of the plot; otherwise axes and plot together fill the chart's width.
     """

@@ -14,6 +14,7 @@ from escherlib.report.facts import (
     rate,
     rate_range,
     reason_of,
+    shape_text,
     state,
     time_text,
 )
@@ -190,7 +191,7 @@ def _transient_words(trace, roofs, panels):
     evidence = [name for name, key in (("clock", "clock_mhz"), ("power", "power_w")) if trace[key]]
     seen = f" with {' and '.join(evidence)} beside" if evidence else " (no clock or power was sampled)"
     alt_text = (
-        f"{panels} stacked line charts against time since idle on a log axis: throughput{seen}. "
+        f"{panels} line chart(s) against time since idle on a log axis: throughput{seen}. "
         f"It starts at {number(first)}, settles at {number(last)} TFLOP/s: {change:.0f} % of its best window."
     )
     moved = [f"{word} from {number(a)} to {number(b)} {unit}" for word, a, b, unit in trace["moved"]]
@@ -224,7 +225,7 @@ def workload_gemms(results):
             else f"{row.status}: {row.reason or 'no value'}"[:60]
         )
         found.append(
-            {"name": label, "x": share or 0, "text": text, "color": FILLS["sky"], "shape": _shape(row)}
+            {"name": label, "x": share or 0, "text": text, "color": FILLS["sky"], "shape": shape_text(row)}
         )
     domain = (0, max(104, max(r["x"] for r in found) * 1.04))
     layers, x = base.horizontal_bars(found, domain, f"% of the {name} peak ({number(peak)} TFLOP/s)")
@@ -238,67 +239,94 @@ def workload_gemms(results):
     return base.finish(layers, *words, height=26 * len(found), margin=False)
 
 
-def _shape(row):
-    sizes = [row.arguments.get(key) or row.get(key) for key in ("m", "n", "k")]
-    return "×".join(map(str, sizes)) if all(sizes) else row.name
+def search_ranking(results, state_name=None, top=14):
+    """Dot plot of the best candidates in one state: search pass, and confirming pass of the finalists.
 
-
-def search_ranking(results, top=14):
-    """Dot plot of the best candidates of the peak search, and how the confirmed ones came out."""
-    rows = [row for row in (results.row(FAMILY, "search"), results.row(FAMILY, "peak")) if row is not None]
-    candidates = _candidates(rows)
+    `state_name` is sustained or burst; without it sustained, unless only burst was ranked.
+    """
+    rows = {"search pass": results.row(FAMILY, "search"), "confirmed": results.row(FAMILY, "peak")}
+    names = [state_name] if state_name else ["sustained", "burst"]
+    candidates, shown = next(((c, n) for n in names if (c := _candidates(rows, n))), (None, None))
     if not candidates:
         return missing(results, "Peak search", "search")
-    best = sorted(candidates, key=lambda c: -c["x"])[:top]
+    best = _best_candidates(candidates, top)
     order = list(dict.fromkeys(c["name"] for c in best))
-    low, high = min(c["x"] for c in best), max(c["x"] for c in best)
-    domain = (low - 0.06 * (high - low) - 1e-9, high + 0.06 * (high - low) + 1e-9)
-    y = alt.Y(
-        "name:N",
-        sort=order,
-        axis=alt.Axis(title=None, labelLimit=260, labelColor=INK, grid=True, ticks=False, domain=False),
-    )
-    x = alt.X(
-        "x:Q",
-        scale=alt.Scale(domain=list(domain), nice=False),
-        axis=alt.Axis(title="TFLOP/s (axis does not start at 0)"),
-    )
-    looks = {"search pass": (GREY, "circle"), "confirmed": (VERMILLION, "square")}
-    layers = []
-    for kind, (color, shape) in looks.items():
-        chosen = [c for c in best if c["kind"] == kind]
-        if chosen:
-            marks = alt.Chart(base.data(chosen)).mark_point(color=color, filled=True, shape=shape, size=70)
-            layers.append(
-                marks.encode(
-                    x=x,
-                    y=y,
-                    tooltip=base.tips(("name", "shape, backend"), ("kind", "pass"), ("x", "TFLOP/s", ".1f")),
-                )
-            )
-    count = len({c["name"] for c in candidates})
-    title = f"Peak search: {best[0]['name']} leads with {number(best[0]['x'])} TFLOP/s"
-    alt_text = (
-        f"Dot plot of the best {len(order)} of {count} candidates of the peak search; {title.split(': ')[1]}."
-    )
-    caption = (
-        f"{count} candidates tried; grey dots are the search pass, squares the interleaved confirming pass, "
-        "which alone sets the peak."
-    )
-    words = (title, "Throughput by shape m×n×k and backend, TFLOP/s", alt_text, caption)
-    return base.finish(layers, *words, height=22 * len(order), margin=False)
+    ends = [v for c in best for v in (c["x"], c["low"], c["high"]) if v]
+    margin = 0.06 * (max(ends) - min(ends)) or 0.01 * max(ends)
+    names = {
+        "title": None,
+        "labelLimit": 260,
+        "labelColor": INK,
+        "grid": True,
+        "ticks": False,
+        "domain": False,
+    }
+    y = alt.Y("name:N", sort=order, scale=alt.Scale(domain=order), axis=alt.Axis(**names))
+    title = "TFLOP/s (axis does not start at 0)"
+    x = base.axis_x((min(ends) - margin, max(ends) + margin), title, grid=True)
+    layers = [
+        layer
+        for kind in CANDIDATE_LOOKS
+        for layer in _dots([c for c in best if c["kind"] == kind], kind, x, y)
+    ]
+    return base.finish(layers, *_search_words(candidates, order, shown), height=22 * len(order), margin=False)
 
 
-def _candidates(rows):
+CANDIDATE_LOOKS = {"search pass": (GREY, "circle"), "confirmed": (VERMILLION, "square")}
+
+
+def _dots(chosen, kind, x, y):
+    """Points of one pass with their ranges, if there are any."""
+    if not chosen:
+        return []
+    color, shape = CANDIDATE_LOOKS[kind]
+    tooltip = base.tips(("name", "shape, backend"), ("kind", "pass"), ("x", "TFLOP/s", ".1f"))
+    marks = alt.Chart(base.data(chosen)).mark_point(color=color, filled=True, shape=shape, size=70)
+    layers = [marks.encode(x=x, y=y, tooltip=tooltip)]
+    ranged = [c for c in chosen if c["low"] and c["high"]]
+    if ranged:
+        bars = alt.Chart(base.data(ranged)).mark_rule(color=color, strokeWidth=1.5)
+        layers.insert(0, bars.encode(x=alt.X("low:Q", scale=x["scale"]), x2="high:Q", y=y))
+    return layers
+
+
+def _best_candidates(candidates, top):
+    """Candidates of the `top` names, by their confirmed value where they have one."""
+    rank = {}
+    for c in candidates:  # confirmed ones come last and so decide
+        rank[c["name"]] = (c["kind"] == "confirmed", c["x"])
+    kept = sorted(rank, key=lambda name: rank[name], reverse=True)[:top]
+    return sorted((c for c in candidates if c["name"] in kept), key=lambda c: kept.index(c["name"]))
+
+
+def _candidates(rows, name):
+    """Every candidate with a rate in one state: name, TFLOP/s, range where known, and which pass saw it."""
     found = []
-    for row in rows:
-        kind = "confirmed" if row.name == "peak" else "search pass"
-        for entry in row.get("candidates", default=[]):
-            value = entry.get("tflops") or entry.get("score")
+    for kind, row in rows.items():
+        for entry in row.get("candidates", default=[]) if row is not None and row.ok else []:
+            value = entry.get(f"{name}_tflops")
+            low, high = entry.get(f"{name}_range_tflops") or (None, None)
             if value:
-                name = f"{entry['m']}×{entry['n']}×{entry['k']} · {entry.get('backend', '')}".rstrip(" ·")
-                found.append({"name": name, "x": value, "kind": kind})
+                label = f"{entry['m']}×{entry['n']}×{entry['k']} · {entry.get('backend') or ''}".rstrip(" ·")
+                found.append({"name": label, "x": value, "low": low, "high": high, "kind": kind})
     return found
+
+
+def _search_words(candidates, order, shown):
+    count, confirmed = (
+        len({c["name"] for c in candidates}),
+        [c for c in candidates if c["kind"] == "confirmed"],
+    )
+    leader = max(confirmed or candidates, key=lambda c: c["x"])
+    title = f"{leader['name']} leads with {number(leader['x'])} TFLOP/s {shown}"
+    alt_text = f"Dot plot of the best {len(order)} of {count} candidates of the peak search: {title}."
+    squares = (
+        "squares the confirming pass, which alone sets the peak"
+        if confirmed
+        else "no confirming pass was made"
+    )
+    caption = f"{count} candidates tried. Grey dots are the search pass, {squares}."
+    return title, f"{shown.capitalize()} throughput by shape m×n×k and backend, TFLOP/s", alt_text, caption
 
 
 def dtype_ladder(results):
@@ -315,8 +343,9 @@ def dtype_ladder(results):
         text = f"{number(value)} TFLOP/s{note}" if value else f"{row.status}: {row.reason or 'no value'}"[:70]
         color = FILLS["orange"] if row.get("emulated") else FILLS["sky"]
         found.append({"name": row.name.split("/", 1)[1], "x": value or 0, "text": text, "color": color})
-    best = max(found, key=lambda r: r["x"])
-    layers, _ = base.horizontal_bars(found, base.headroom([best["x"]], 0.05), "TFLOP/s")
+    native = [r for r in found if r["x"] and "emulated" not in r["text"]]
+    best, most = max(native or found, key=lambda r: r["x"]), max(r["x"] for r in found)
+    layers, _ = base.horizontal_bars(found, base.headroom([most], 0.05), "TFLOP/s")
     title = f"{best['name']} is the fastest dtype with {number(best['x'])} TFLOP/s {shown}"
     told = ", ".join(f"{r['name']} {r['text']}" for r in found)
     caption = f"One shape, casts outside the timed region, {shown} state: {told}."

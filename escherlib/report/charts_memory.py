@@ -46,9 +46,7 @@ def _missing(results, title, family, prefix=""):
 
 
 def stream_value(record):
-    """(GB/s, state name) of a stream row; hot buffers count only where a row has nothing else (the cache
-    curve).
-    """
+    """(GB/s, state name) of a stream row; hot counts only where there is nothing else (cache curve)."""
     value, name = stream_gb_s(record)
     return (value, name) if value else (rate(record, "hot", "gb_s"), "hot")
 

@@ -18,11 +18,12 @@ GROUPS = {
         ("skew/", "skewed", "triangle-up"),
     ),
     "02_memory_bandwidth": (
-        ("copy/", "copy", "circle"),
         ("add/", "add", "square"),
         ("axpy/", "axpy", "diamond"),
+        ("sum/", "sum", "cross"),
     ),
 }
+STREAM_FLOP = {"add": 1, "axpy": 2, "sum": 1}  # FLOP an element; a copy has none and no place on a log axis
 
 
 def roofline(results, family=None):
@@ -69,7 +70,7 @@ def _points(results, family):
     found = []
     for prefix, label, shape in GROUPS.get(family, ()):
         for row in results.rows(family, prefix):
-            flop, moved = row.get("flop"), row.get("bytes")
+            flop, moved = _flop(row), row.get("bytes")
             name, value = _best_state(row, flop)
             if flop and moved and value:
                 found.append(
@@ -86,6 +87,12 @@ def _points(results, family):
     return found
 
 
+def _flop(row):
+    """FLOP of one call: the record's own, or counted for a stream."""
+    counted = STREAM_FLOP.get(row.name.split("/")[0], 0) * row.get("elements", default=0)
+    return row.get("flop") or counted or None
+
+
 def _best_state(row, flop):
     for name in ("sustained", "cold", "burst", "hot"):
         value = rate(row, name)
@@ -97,9 +104,7 @@ def _best_state(row, flop):
 
 
 def _roof_lines(roofs):
-    """Slopes (GB/s) and flats (TFLOP/s) with name, colour, dash; those that are known. Flats begin at their
-    slope.
-    """
+    """Known slopes (GB/s) and flats (TFLOP/s) with name, colour, dash. Flats begin at their slope."""
     measured, rated = roofs.memory_gb_s, roofs.rated_memory_gb_s
     wanted = [
         (measured, "memory", INK, None, None),

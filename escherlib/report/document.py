@@ -33,9 +33,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """All sections of one kind with cover facts, figures as (id, title), and the chart files that go beside
-    it.
-    """
+    """All sections of one kind, cover facts, figures as (id, title), and chart files beside it."""
 
     cover: dict
     sections: tuple
@@ -200,9 +198,7 @@ def _read(name):
 
 
 def css_string(text):
-    """Any text as a CSS string: what is no plain letter or digit is escaped, so it can't end the string or
-    the sheet.
-    """
+    """Any text as a CSS string: all but plain letters and digits is escaped, so nothing ends it early."""
     return (
         '"'
         + "".join(c if c.isascii() and (c.isalnum() or c in " -_.,:/") else f"\\{ord(c):06x}" for c in text)

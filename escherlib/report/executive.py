@@ -1,6 +1,4 @@
-"""The one table that answers the question: per family what was measured, against which ceiling, and the
-verdict.
-"""
+"""The one table that answers the question: per family the measured, its ceiling, and the verdict."""
 
 from escherlib.judge.roofs import read_roofs
 from escherlib.report.facts import GIB, STATUS_WORDS, family_title, percent, percent_text, quantity

@@ -66,6 +66,14 @@ def rate_range(record, name, unit="tflops"):
     return (work / slow if slow else None), (work / fast if fast else None)
 
 
+def shape_text(record):
+    """`8192³`, `4680×15360×5120`, or nothing."""
+    m, n, k = (record.arguments.get(key) or record.get(key) for key in "mnk")
+    if not (m and n and k):
+        return ""
+    return f"{m}³" if m == n == k else f"{m}×{n}×{k}"
+
+
 def reason_of(records, nothing="no row was measured"):
     """Why there is nothing to show: the reasons of rows that did not finish, else `nothing`."""
     reasons = dict.fromkeys(

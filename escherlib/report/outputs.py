@@ -1,6 +1,4 @@
-"""Outputs of a cell as harmless HTML or Markdown. Walk keeps what a chapter needs to know while its cells go
-by.
-"""
+"""Outputs of a cell as harmless HTML or Markdown; Walk keeps what a chapter must know of its cells."""
 
 import base64
 import re

@@ -69,6 +69,7 @@ class Terms:
     """Words and what they mean."""
 
     pairs: tuple
+    head: tuple = ("term", "meaning")
 
     def to_html(self):
         """Definition list."""
@@ -80,7 +81,7 @@ class Terms:
     def to_markdown(self):
         """Table."""
         rows = [f"| {escape_markdown(term)} | {escape_markdown(text)} |" for term, text in self.pairs]
-        return "\n".join(["| term | meaning |", "|:--|:--|", *rows])
+        return "\n".join([f"| {self.head[0]} | {self.head[1]} |", "|:--|:--|", *rows])
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def scorecard(results, score):
         Column("status", "status", words, text=True, pill=True),
         Column("reason", "reason", words, text=True),
     )
-    rules = Terms(tuple((c.id, c.rule) for c in score.criteria if c.role != "info"))
+    rules = Terms(tuple((c.id, c.rule) for c in score.criteria if c.role != "info"), ("criterion", "rule"))
     return Part(
         "scorecard",
         "Scorecard",
@@ -225,9 +226,7 @@ def not_run(results, score, left_out):
         if entry is None and family not in ("12_scorecard",):
             planned = family in results.manifest.get("parameters", {})
             reason = (
-                "asked for, not started"
-                if planned
-                else f"not part of the suite {results.manifest.get('suite')}"
+                "asked for, not started" if planned else f"not in the {results.manifest.get('suite')} suite"
             )
             rows.append(
                 {"what": f"family {family_title(results, family)}", "status": "not run", "reason": reason}

@@ -1,6 +1,4 @@
-"""Print HTML → PDF: WeasyPrint, else a Chromium that is installed, else none and the line that would install
-one.
-"""
+"""Print HTML → PDF: WeasyPrint, else an installed Chromium, else none and the line that installs one."""
 
 import logging
 import os
@@ -21,9 +19,7 @@ TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class Pdf:
-    """content: bytes or None. engine: name and version, or None. pages; verified: how the marking was
-    checked; reason: why none.
-    """
+    """content and pages, or None with reason; engine with version; verified: how the marking was checked."""
 
     content: bytes | None
     engine: str | None = None
@@ -33,9 +29,7 @@ class Pdf:
 
 
 def make_pdf(html, marking, moment):
-    """PDF of a print page, dated `moment`. UserError where a marking is asked for and can't be shown to be on
-    every page.
-    """
+    """PDF of a print page, dated `moment`. UserError where a marking can't be shown to be on every page."""
     with build_date(moment):
         found = by_weasyprint(html, marking)
         if found is None:

@@ -8,9 +8,9 @@ import re
 from functools import cache, partial
 
 TAG_NAMES = """
-a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5
-h6 hr i img ins kbd li mark ol p pre q s samp section small span strong sub summary sup table tbody td tfoot th
-thead tr u ul var
+a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3
+h4 h5 h6 hr i img ins kbd li mark ol p pre q s samp section small span strong sub summary sup table tbody
+td tfoot th thead tr u ul var
 """
 TAGS = frozenset(TAG_NAMES.split())
 ANYWHERE = frozenset(("class", "id", "title", "lang", "dir", "role", "aria-label", "aria-hidden", "tabindex"))
@@ -36,9 +36,7 @@ FENCED = re.compile(r"(^```.*?^```[^\n]*$|^~~~.*?^~~~[^\n]*$|`[^`\n]+`)", re.MUL
 
 
 def clean_html(text, prefix, shift=0):
-    """Harmless HTML of a fragment. Ids and local links start with `prefix`; headings move `shift` levels
-    down.
-    """
+    """Harmless HTML of a fragment: ids and local links start with `prefix`, headings move `shift` levels."""
     return _cleaner(prefix, shift).clean(_without_blocks(text))
 
 
@@ -81,9 +79,7 @@ def _allowed(tag, name, value):
 
 
 def _rewritten(source, prefix, shift):
-    """Token filter: prefix ids, point links of notebooks at their chapters, move headings, give every image
-    an alt.
-    """
+    """Token filter: prefix ids, point links of notebooks at their chapters, move headings, add alts."""
     for token in source:
         if token["type"] in ("StartTag", "EndTag", "EmptyTag"):
             token["name"] = _shifted(token["name"], shift)
@@ -112,9 +108,7 @@ def _rewrite_attributes(token, prefix):
 
 
 def rendered(source):
-    """Markdown as nbconvert renders it, without its anchor links: the report gives ids itself. Not yet
-    harmless.
-    """
+    """Markdown as nbconvert renders it, without its anchor links (ids are given here). Not yet harmless."""
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
     return MarkdownWithMath(renderer=IPythonRenderer(escape=False, exclude_anchor_links=True)).render(source)

@@ -1,5 +1,4 @@
-"""Charts without a browser: SVG and PNG by vl-convert, and the one script bundle that makes them live in
-HTML.
+"""Charts without a browser: SVG and PNG by vl-convert, and the script bundle that makes them live.
 
 A spec may come from somebody else's notebook, so it is reduced to what draws: no address to load from, no
 link, no embedding options. Conversion is told to fetch nothing.

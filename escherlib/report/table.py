@@ -65,7 +65,7 @@ class Table:
         grouped = any(column.group for column in self.columns)
         first, second, last = [], [], None
         for column in self.columns:
-            kind = " class='text'" if column.text else ""
+            kind = " class='text' style='text-align:left'" if column.text else ""
             title = escape(column.title).replace("/", "/\u2060")  # TFLOP/s stays on one line
             if not grouped or not column.group:
                 span = " rowspan='2'" if grouped else ""

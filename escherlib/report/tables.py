@@ -61,9 +61,7 @@ def _short(value, longest=110):
 
 
 def any_rows(results, family):
-    """All rows of a family in the plainest form: what stands in the report where a notebook is missing or
-    failed.
-    """
+    """All rows of a family, plainly: what stands in the report where a notebook is missing or failed."""
     records = results.rows(family)
     if not records:
         return not_measured(f"Records of {family}", family_reason(results, family))

@@ -1,7 +1,7 @@
 """Tables of family 1: GEMM rows, peak, correctness. Rows that failed or were refused stay, with reasons."""
 
 from escherlib.report.display import not_measured
-from escherlib.report.facts import family_reason, percent, state
+from escherlib.report.facts import family_reason, percent, shape_text, state
 from escherlib.report.table import Column, Table, filled, words
 from escherlib.report.table_rows import percent_cell, reading, remark
 
@@ -32,14 +32,6 @@ def _state_cells(record, name, peak):
         f"{name}_clock_mhz": reading(record, name, "clock_mhz"),
         f"{name}_power_w": reading(record, name, "power_w"),
     }
-
-
-def shape_text(record):
-    """`8192³`, `4680×15360×5120`, or nothing."""
-    m, n, k = (record.arguments.get(key) or record.get(key) for key in "mnk")
-    if not (m and n and k):
-        return ""
-    return f"{m}³" if m == n == k else f"{m}×{n}×{k}"
 
 
 def _gemm_columns(rows, names):

@@ -37,9 +37,7 @@ def _size(record):
 
 
 def plateaus(results):
-    """Each operation: bytes counted, median of the largest sizes, how far these lie apart, % of the rated
-    figure.
-    """
+    """Each operation: bytes counted, median of the largest sizes, how far they lie apart, % rated."""
     from escherlib.judge.plateaus import read_plateau
     from escherlib.parameters import load_scoring
 

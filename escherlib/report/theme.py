@@ -1,5 +1,4 @@
-"""How charts look and how they travel: one Altair theme, one renderer that works offline everywhere, palette,
-`show`.
+"""How charts look and travel: palette, one Altair theme, one renderer that works offline, `show`.
 
 The renderer emits the Vega-Lite MIME type that JupyterLab draws by itself (version 5, without network) and,
 as plain text, the chart's alternative text. Colours are Okabe-Ito; the three light ones of that palette fail
@@ -97,9 +96,7 @@ def theme():
 
 
 def bundle(spec, **_):
-    """Renderer: a chart's spec → (MIME bundle, its metadata). Without `$schema`, so nothing names a remote
-    address.
-    """
+    """Renderer: a chart's spec → (MIME bundle, its metadata); no `$schema`, so no remote address."""
     spec = {name: value for name, value in spec.items() if name != "$schema"}
     alt = spec.get("description") or "Chart without a description"
     return {MIME: spec, "text/plain": alt}, {MIME: {"alt": alt}, "alt": alt}

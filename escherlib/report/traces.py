@@ -1,10 +1,8 @@
-"""The transient from idle to steady state, read from its record: throughput windows, and clock and power
-beside them.
-"""
+"""The transient from idle to steady state: throughput windows, clock and power beside them."""
 
 import math
 
-from escherlib.report.facts import number
+from escherlib.report.facts import number, shape_text
 
 FAMILY = "01_bf16_compute"
 
@@ -35,7 +33,7 @@ def transient_trace(results):
         **{key: thinned(found) for key, found in beside.items()},
         "settled_tflops": sorted(p["y"] for p in tail)[len(tail) // 2],
         "window_ms": width,
-        "shape": "×".join(str(record.arguments.get(key) or record.get(key, default="?")) for key in "mnk"),
+        "shape": shape_text(record) or "unknown",
         "lines": _limits(results),
         "moved": moved,
     }
@@ -62,7 +60,7 @@ def _limits(results):
     if results.profile is not None and results.profile.boost_clock_mhz:
         clock = results.profile.boost_clock_mhz
         lines["clock_mhz"] = [(clock, f"rated boost {number(clock)}", GREY)]
-    cap = (results.env or {}).get("device", {}).get("power_cap_w")
+    cap = ((results.env or {}).get("power") or {}).get("cap_w")
     if cap:
         lines["power_w"] = [(cap, f"power cap {number(cap)}", GREY)]
     return lines

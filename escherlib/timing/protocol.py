@@ -26,6 +26,7 @@ class Protocol:
     settle_cap_s: float = 45.0
     settle_rel: float = 0.005
     condition_s: float = 1.0
+    condition_rel: float = 0.003  # medians of two halves of `condition_s` this close end the conditioning
     window_s: float = 1.0
     window_calls: int = 5
     drift_rel: float = 0.01
@@ -37,7 +38,7 @@ class Protocol:
 
 GPU = Protocol()
 CPU = Protocol(
-    settle_window_s=0.5, settle_cap_s=10.0, settle_min_s=3.0, condition_s=0.3, window_s=0.5, drift_rel=0.05, ci_rel=0.01
+    settle_window_s=0.5, settle_cap_s=10.0, settle_min_s=3.0, condition_s=0.3, condition_rel=0.02, window_s=0.5, drift_rel=0.05, ci_rel=0.01
 )
 
 

@@ -6,6 +6,8 @@ from escherlib.timing import pump
 from escherlib.timing.protocol import describe, protocol_for
 from escherlib.timing.statistics import summarize, theil_sen
 
+CONDITION_CAP = 5  # conditioning ends after this many times its least time
+MOST_AHEAD = 4096  # batches a burst may enqueue ahead
 _last_work_ns = {}  # clock kind → end of the last timed work: seconds idle before the next
 
 
@@ -35,6 +37,9 @@ def burst(call, clock, *, tries=None, idle_s=None, protocol=None):
     count = max(p.burst_run_calls, -int(-p.burst_run_s // (work.call_s * work.calls)))
     while True:
         done = [_one_try(work, clock, p, idle_s, count) for _ in range(tries)]
+        if any(t["best_s"] is None for t in done) and count < MOST_AHEAD:
+            count *= 2  # the estimate was too high: the calls enqueued ahead ended too soon
+            continue
         speeds = [t["best_s"] for t in done]
         apart = abs(speeds[-1] / speeds[0] - 1) if speeds[0] and speeds[-1] else None
         if apart is not None and apart <= p.burst_recovered:
@@ -44,7 +49,7 @@ def burst(call, clock, *, tries=None, idle_s=None, protocol=None):
             stop, label = f"first and last try still apart after {idle_s:g} s of idle", "burst not recovered"
             break
         idle_s = min(2 * idle_s, p.burst_idle_cap_s)
-    best = [round(t["best_s"] * 1e9) for t in done]
+    best = [round((t["best_s"] or 0) * 1e9) for t in done]
     state = _state("burst", best, pump.Work(work.run, 1, work.timed_as, work.call_s, work.host_share, work.note),
                    [t["window_ns"] for t in done], stop, p, clock, label)  # fmt: skip
     return {**state, "tries": done, "try_calls": work.calls, "idle_s": idle_s}
@@ -124,14 +129,31 @@ def sustained(call, clock, *, condition_s=None, window_s=None, min_calls=None, p
     p = protocol_for(clock, protocol)
     window_s, condition_s = window_s or p.window_s, p.condition_s if condition_s is None else condition_s
     work = pump.make_work(call, clock, p, batch_s=max(p.batch_s, window_s / p.most_samples))
-    before, _ = pump.stream(work, clock, p, least_s=condition_s) if condition_s else ([], None)
+    conditioned_s = condition(work, clock, p, condition_s) if condition_s else 0.0
     least = -int(-(min_calls or p.window_calls) // work.calls)
     samples, window = pump.stream(work, clock, p, least_s=window_s, least_samples=least)
     drift = drift_of(samples, p.drift_rel)
     label = "drifting" if drift and drift["drifting"] else None
     stop = f"window of {window_s:g} s and at least {min_calls or p.window_calls} calls"
     return {**_state("sustained", samples, work, [window], stop, p, clock, label),
-            "drift": drift, "condition_s": sum(before) / 1e9}  # fmt: skip
+            "drift": drift, "condition_s": conditioned_s}  # fmt: skip
+
+
+def condition(work, clock, p, least_s):
+    """Run the kernel itself before its window: at least `least_s`, and on until a chunk's median repeats or a cap.
+
+    A row that follows idle time (a burst, a check) starts faster than it can go on; one fixed second does not
+    always end that. Returns the device seconds spent.
+    """
+    spent_s, before = 0.0, None
+    while True:
+        chunk, _ = pump.stream(work, clock, p, least_s=least_s / 2, least_samples=3)
+        spent_s += sum(chunk) / 1e9
+        now = statistics.median(chunk)
+        steady = before is not None and abs(now - before) <= p.condition_rel * before
+        if spent_s >= least_s and (steady or spent_s >= CONDITION_CAP * least_s):
+            return spent_s
+        before = now
 
 
 def drift_of(samples_ns, rel):
@@ -159,7 +181,7 @@ def interleaved(calls, clock, *, window_s=3.0, rounds=2, protocol=None):
     found = {name: ([], [], []) for name in calls}
     for _ in range(rounds):
         for name, work in works.items():
-            pump.stream(work, clock, p, least_s=p.condition_s / 2)
+            condition(work, clock, p, p.condition_s)
             samples, window = pump.stream(work, clock, p, least_s=window_s, least_samples=-int(-p.window_calls // work.calls))
             found[name][0].extend(samples)
             found[name][1].append(window)

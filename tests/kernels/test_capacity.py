@@ -1,6 +1,7 @@
 """Capacity: the bisection on made-up memories, and real children that live, hang and are killed."""
 
 import json
+import sys
 
 import pytest
 
@@ -27,13 +28,17 @@ def test_an_edge_just_under_the_bound_takes_few_probes():
 def test_a_fresh_process_allocates_touches_and_answers():
     found = capacity.largest(cpu(), limit_gib=0.0625, tolerance_mib=4)
     assert found["bytes"] == 64 * MIB and found["allocated_bytes"] == 64 * MIB
-    assert found["bounded_by"] == "limit of 0.0625 GiB" and found["correct"]["ok"] and found["dtype"] == "bf16"
+    assert (
+        found["bounded_by"] == "limit of 0.0625 GiB" and found["correct"]["ok"] and found["dtype"] == "bf16"
+    )
     assert 0 < found["share_of_free_pct"] < 100
     json.dumps(found, allow_nan=False)
 
 
 def test_chunks_add_up_and_fragmentation_is_their_ratio():
-    found = capacity.chunked(cpu(), chunk_mib=24, limit_gib=0.0625, tolerance_mib=4, contiguous_bytes=32 * MIB)
+    found = capacity.chunked(
+        cpu(), chunk_mib=24, limit_gib=0.0625, tolerance_mib=4, contiguous_bytes=32 * MIB
+    )
     # 2 × 24 MiB, then the rest of 64 MiB by halves: 12, and 4 are left below the last half of 6
     assert found["bytes"] == 60 * MIB and found["chunks"] == 3
     assert found["fragmentation"] == 32 / 60
@@ -54,7 +59,7 @@ def child(monkeypatch, tmp_path):
 def test_a_killed_child_is_a_refusal_that_says_what_it_held(child):
     child(
         "import os, signal\n"
-        "print('{\"progress\": \"touched\", \"held_bytes\": 3221225472}', flush=True)\n"
+        'print(\'{"progress": "touched", "held_bytes": 3221225472}\', flush=True)\n'
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     with pytest.raises(Refused, match=r"killed by signal 9 \(out of memory\?\) while it held 3\.00 GiB"):
@@ -76,7 +81,11 @@ def test_a_broken_child_gives_its_last_line(child):
 
 def test_a_child_that_met_its_own_limit_says_which(monkeypatch):
     answer = {
-        "found_bytes": 4 * MIB, "free_bytes": 16 * MIB, "total_bytes": 32 * MIB, "stopped": "time box", "ends_ok": True
+        "found_bytes": 4 * MIB,
+        "free_bytes": 16 * MIB,
+        "total_bytes": 32 * MIB,
+        "stopped": "time box",
+        "ends_ok": True,
     }
     monkeypatch.setattr(capacity, "ask", lambda request, timeout_s: dict(answer))
     found = capacity.largest(cpu(memory_bytes=32 * MIB))

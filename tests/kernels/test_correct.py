@@ -27,7 +27,12 @@ def test_fp8_carries_its_sums_over_every_128_products():
 
 
 def test_k_block_defaults_to_sixteen_bytes_of_k():
-    assert [correct.default_k_block(FORMATS[name]) for name in ("fp8", "bf16", "fp16", "tf32")] == [16, 8, 8, 4]
+    assert [correct.default_k_block(FORMATS[name]) for name in ("fp8", "bf16", "fp16", "tf32")] == [
+        16,
+        8,
+        8,
+        4,
+    ]
 
 
 def test_scaled_error_by_hand():

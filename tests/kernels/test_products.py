@@ -19,7 +19,12 @@ BF16, FP32, FP8 = FORMATS["bf16"], FORMATS["fp32"], FORMATS["fp8"]
         (SMALL, FP8, 491_520, 48 * 64 + 64 * 80 + 2 * 48 * 80),
         (products.Gemm(48, 80, 64, op="addmm", bias=True), BF16, 491_520, 24_064 + 160),
         (products.Gemm(48, 80, 64, op="bmm", batch=3), FP32, 3 * 491_520, 3 * 48_128),
-        (products.Gemm(48, 80, 64, op="addmm", activation="gelu", fused=False), BF16, 491_520, 24_224 + 2 * 7680),
+        (
+            products.Gemm(48, 80, 64, op="addmm", activation="gelu", fused=False),
+            BF16,
+            491_520,
+            24_224 + 2 * 7680,
+        ),
     ],
 )
 def test_flop_and_bytes_by_hand(gemm, fmt, flop, moved):

@@ -170,7 +170,7 @@ class FakeRun:
         write_json(self.root / "run.json", self.manifest)
         write_json(
             self.root / "env.json",
-            {"schema": 1, "software": {"torch": "2.13.0+fake"}, "host": {"model": "FAKE host"}},
+            {"schema": 1, "software": {"torch": "2.13.0+fake"}, "power": {"cap_w": 700.0}},
         )
         for family, rows in self.records.items():
             folder = self.root / "records" / family
@@ -217,7 +217,8 @@ def fill_compute(run):
             "n": n,
             "k": k,
             "backend": b,
-            "score": sustained * (0.8 + 0.02 * i),
+            "sustained_tflops": sustained * (0.8 + 0.02 * i),
+            "burst_tflops": burst * (0.8 + 0.02 * i),
             "phase": "coarse",
             "took_s": 0.3,
         }
@@ -227,6 +228,13 @@ def fill_compute(run):
     ]
     run.add(family, "search", {"candidates": entries, "dtype": "bf16", "states": {}})
     best = {"m": 4096, "n": 8192, "k": 4096, "backend": "cublaslt:nt"}
+    confirmed = [
+        best
+        | {"sustained_tflops": sustained, "sustained_range_tflops": [sustained * 0.99, sustained * 1.004]}
+    ]
+    confirmed.append(
+        {key: entries[-1][key] for key in ("m", "n", "k", "backend")} | {"sustained_tflops": sustained * 0.97}
+    )
     run.gemm(
         family,
         "peak",
@@ -235,6 +243,7 @@ def fill_compute(run):
         4096,
         burst,
         sustained,
+        candidates=confirmed,
         best_sustained=best,
         best_burst=best | {"m": 12288, "n": 12288, "k": 12288},
     )
@@ -339,25 +348,15 @@ def fill_bandwidth(run):
         for size in sizes:
             moved = count * size
             value = copy * factors[op] * (1 - 0.25 * (sizes[0] / size))
-            times = {
-                "sustained": state(
-                    moved / (value * 1e9),
-                    moved=moved,
-                    flop=size // 2 if op in ("add", "axpy", "mul") else None,
-                )
+            result = {
+                "states": {"cold": state(moved / (value * 1e9), moved=moved, name="cold")},
+                "flop": None,
+                "elements": size // 4,
+                "bytes": moved,
+                "bytes_how": f"{count} streams",
+                "dtype": "fp32",
             }
-            run.add(
-                family,
-                f"{op}/{size}",
-                {
-                    "states": times,
-                    "flop": size // 2 if op in ("add", "axpy", "mul") else None,
-                    "bytes": moved,
-                    "bytes_how": f"{count} streams",
-                    "dtype": "bf16",
-                },
-                bytes_per_buffer=size,
-            )
+            run.add(family, f"{op}/{size}", result, bytes_per_buffer=size)
     caches = [32 * 2**10 * 2**i for i in range(18 if run.kind == "gpu" else 16)]
     for size in caches:
         fast = 2.6 if size < run.manifest["device"]["llc_bytes"] else 1.0

@@ -85,6 +85,7 @@ def tried(source):
 
 
 def reason_of(error):
-    """An error as half a line, without numbers that could identify a device."""
-    text = (str(error).strip().splitlines() or [""])[0][:120]
+    """An error as half a line; of a file error only what went wrong, since its path names the device."""
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    text = (said.strip().splitlines() or [""])[0][:120]
     return text or type(error).__name__

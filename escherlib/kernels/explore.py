@@ -1,6 +1,7 @@
 """Coarse to fine: find the fastest candidate while measuring few of them. Knows no device and no clock.
 
-A candidate is a tuple (m, n, k, backend). `evaluate(candidate)` returns a score (higher is better) or raises Refused.
+A candidate is a tuple (m, n, k, backend). `evaluate(candidate)` returns a score (higher is better) or raises
+Refused.
 """
 
 import itertools
@@ -8,6 +9,7 @@ import time
 
 from escherlib.errors import Refused
 
+COARSE_SHARE = 0.5  # of the budget, before the best so far are tried through every backend
 STEPS = (0.5, 0.25, 0.125)  # share of a dimension by which refinement moves, coarse to fine
 MULTIPLE = 256  # refined sizes stay multiples of this: whole tiles of every known GEMM kernel
 MIN_GAIN = 0.003  # a neighbour must be this much faster to count as progress
@@ -31,10 +33,11 @@ class Trail:
         return max((entry["took_s"] for entry in self.entries[-3:]), default=0.0)
 
     def visit(self, candidate, phase):
-        """Measure a candidate once; False where there is no time left for it."""
+        """Measure a candidate once; False where no time is left for it. One is measured in any case."""
         if candidate in self.scores:
             return True
-        if self.out_of_time or self.elapsed_s() + self._expected_s() > self.budget_s:
+        late = self.elapsed_s() + self._expected_s() > self.budget_s
+        if self.out_of_time or (late and self.ranked()):
             self.out_of_time = True
             return False
         begun, refused = self.now_s(), None
@@ -64,7 +67,9 @@ class Trail:
 
 
 def neighbours(candidate, step):
-    """The candidate with one dimension moved up or down by `step` of itself, kept to whole multiples of MULTIPLE."""
+    """The candidate with one dimension moved up or down by `step` of itself, kept to whole multiples of
+    MULTIPLE.
+    """
     *shape, backend = candidate
     for axis, factor in itertools.product(range(3), (1 + step, 1 / (1 + step))):
         moved = list(shape)
@@ -73,26 +78,39 @@ def neighbours(candidate, step):
             yield (*moved, backend)
 
 
-def explore(trail, shapes, musts, backends, *, admit=lambda shape: True, keep=2, steps=STEPS, min_gain=MIN_GAIN):
+def explore(
+    trail, shapes, musts, backends, *, admit=lambda shape: True, keep=2, steps=STEPS, min_gain=MIN_GAIN
+):
     """Run a search on a Trail; returns why it stopped.
 
-    `musts` (shapes) come first, then the coarse `shapes`, all through the first backend; then the other backends on
-    the fastest shapes; then, step by step finer, the neighbours of the `keep` fastest, again as long as one gains.
-    Refined shapes must pass `admit`.
+    `musts` (shapes) come first, then the coarse `shapes`, all through the first backend, for at most COARSE_SHARE
+    of the budget; then the other backends on the fastest shapes and the best must; then the rest of the coarse
+    shapes; then, step by step finer, the neighbours of the `keep` fastest, again as long as one gains. Apart from
+    the musts, shapes have to pass `admit`.
     """
-    for phase, listed in (("must", musts), ("coarse", shapes)):
-        for shape in listed:
-            trail.visit((*shape, backends[0]), phase)
+    for shape in musts:
+        trail.visit((*shape, backends[0]), "must")
+    _coarse(trail, shapes, backends[0], admit, COARSE_SHARE * trail.budget_s)
     leaders = trail.best_shapes(2 * keep) + trail.best_shapes(1, among={tuple(s) for s in musts})
     for candidate in dict.fromkeys(leaders):
         for backend in backends[1:]:
             trail.visit((*candidate[:3], backend), "backend")
+    _coarse(trail, shapes, backends[0], admit, trail.budget_s)
     for step in steps:
         while _refine(trail, step, admit, keep, min_gain):
             pass
-    if trail.out_of_time:
-        return "out of time"
-    return f"no neighbour gained more than {100 * min_gain:g} %" if trail.ranked() else "no candidate could be measured"
+    if not trail.ranked():
+        return "no candidate could be measured"
+    return "out of time" if trail.out_of_time else f"no neighbour gained more than {100 * min_gain:g} %"
+
+
+def _coarse(trail, shapes, backend, admit, until_s):
+    """Visit coarse shapes in their order until `until_s` of the search has passed."""
+    for shape in shapes:
+        if trail.ranked() and trail.elapsed_s() >= until_s:
+            return
+        if admit(shape):
+            trail.visit((*shape, backend), "coarse")
 
 
 def _refine(trail, step, admit, keep, min_gain):
