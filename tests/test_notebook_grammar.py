@@ -155,9 +155,9 @@ def test_setup_cell(path):
     _, _, code = read(path)
     (cell,) = tagged(code, "setup")
     assert len(lines_of(cell)) <= SETUP_LINES
-    assert f'run = open_run("{path.stem}", device=device, suite=suite, workload=workload' in cell.source
+    assert f'run = open_run("{path.stem}", device, suite, workload' in cell.source
     (parameters,) = tagged(code, "parameters")
-    for name in re.findall(r"^(\w+) = ", parameters.source, flags=re.M):
+    for name in re.findall(r"^(\w+) = ", parameters.source, flags=re.M)[len(COMMON) :]:
         assert f"{name}={name}" in cell.source, f"{name} is not handed to open_run"
 
 

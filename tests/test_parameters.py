@@ -247,8 +247,8 @@ def test_suite_parameters_are_plain_and_belong_to_families():
 
 
 def test_suite_mistakes(override):
-    change = ("skew: false", "skew: false\n      skow: true")
-    assert "families.01_bf16_compute.cpu.skow: unknown key; did you mean 'skew'?" in one_line(
+    change = ("reference_size: 512", "reference_size: 512\n      reference_sise: 1")
+    assert "families.01_bf16_compute.cpu.reference_sise: unknown key; did you mean 'reference_size'?" in one_line(
         parameters.load_suite, "smoke", override("suites/smoke.yaml", change)
     )
     change = ("02_memory_bandwidth", "02_memory_bandwith")

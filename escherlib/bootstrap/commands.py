@@ -12,6 +12,7 @@ from escherlib.bootstrap.console import SetupError, say
 from escherlib.bootstrap.paths import ROOT
 
 INTERRUPTED = 130
+OF_MAKE = ("ESCHER_GIVEN", "ESCHER_GOALS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTHONHOME")
 
 
 def run(arguments):
@@ -65,11 +66,8 @@ def _dispatch(options):
     elif options.command == "clean":
         clean()
     else:
-        given = {
-            name.upper(): value
-            for name, value in vars(options).items()
-            if isinstance(value, str) and name != "command"
-        }
+        asked = ("device", "torch", "torch_index_url", "venv", "params")
+        given = {name.upper(): getattr(options, name) for name in asked if getattr(options, name) is not None}
         set_up("test" if options.tests else "setup", given)
     return 0
 
@@ -77,9 +75,7 @@ def _dispatch(options):
 def make_goal(goal, environ):
     """One goal of the Makefile. Becomes the command in the end, so that exit code and signals are its own."""
     names = variables.overridden(environ.get("ESCHER_GIVEN", ""))
-    if (
-        environ.get("MAKELEVEL", "1") == "1"
-    ):  # called by another Makefile, its variables are none of our business
+    if environ.get("MAKELEVEL", "1") == "1":  # another Makefile may have variables of its own
         variables.check_names(names, environ.get("ESCHER_GOALS", "").split() or [goal])
     if goal == "help":
         say(variables.help_text())
@@ -88,13 +84,13 @@ def make_goal(goal, environ):
         return clean()
     given = variables.read_given(goal, environ, names)
     arguments = variables.forward(goal, given)
-    inherited = [f"{name}={value}" for name, value in given.items() if name not in names]
-    if inherited and given.keys() - {"PYTHON"} - names:
-        say(f"from the environment: {' '.join(word for word in inherited if not word.startswith('PYTHON='))}")
+    inherited = [f"{name}={value}" for name, value in given.items() if name not in {*names, "PYTHON"}]
+    if inherited:
+        say(f"from the environment: {' '.join(inherited)}")
     python = set_up(goal, given, python_given="PYTHON" in names)
     if goal == "setup":
         return 0
-    return hand_over(python, command_of(goal, arguments))
+    return hand_over(python, goal, command_of(goal, arguments))
 
 
 def command_of(goal, arguments):
@@ -165,12 +161,12 @@ def active_interpreter(goal):
     raise SetupError("\n".join(lines))
 
 
-def hand_over(python, command):
-    """Become the command, with the environment's programs first on PATH."""
+def hand_over(python, goal, command):
+    """Become the command, with the environment's programs first on PATH and without what belongs to make."""
     folder = Path(python).parent
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
-    for name in ("ESCHER_GIVEN", "ESCHER_GOALS", "PYTHONHOME"):
-        environment.pop(name, None)
+    dropped = {*OF_MAKE, *(variables.BY_NAME if goal == "test" else ())}  # tests choose their own values
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
+    environment["PATH"] = f"{folder}{os.pathsep}{environment.get('PATH', os.defpath)}"
     if (folder.parent / "pyvenv.cfg").is_file():
         environment["VIRTUAL_ENV"] = str(folder.parent)
     os.chdir(ROOT)

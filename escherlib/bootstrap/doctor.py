@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from escherlib.bootstrap import packages
-from escherlib.bootstrap.console import last_error, say
+from escherlib.bootstrap.console import SetupError, last_error, say
 from escherlib.bootstrap.devices import check_device
 from escherlib.bootstrap.requirements import lacking, read_requirements
 
@@ -79,12 +79,16 @@ def _last_line(text):
 
 def run_doctor(spec="auto"):
     """Print what the stack is and whether it fits DEVICE. Returns the exit code."""
-    kind = check_device(spec)
+    try:
+        kind = check_device(spec)
+    except SetupError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     rows, problems = [], []
     rows.append(("host needs", {"cpu": "cpu (no GPU asked for or found)"}.get(kind, kind)))
     rows.append(("python", f"{platform.python_version()} · {sys.executable}"))
     rows += _torch_rows(kind, problems)
-    rows += _profile_rows(spec)
+    rows += _profile_rows(spec, problems)
     rows += _packages_rows(problems)
     rows.append(("pdf", pdf_engine()))
     rows += [(name, _optional(*question)) for name, question in OPTIONAL.items()]
@@ -110,24 +114,19 @@ def _torch_rows(kind, problems):
     elif facts["trouble"] and (kind != "cpu" or facts["build"] == "cpu"):
         problems.append(f"torch can't compute on the {kind} device: {facts['trouble']}")
     shown = f"{facts['torch']} · CUDA {facts['cuda'] or '–'} · HIP {facts['hip'] or '–'}"
-    return [
-        ("torch", shown),
-        (
-            "torch sees",
-            facts["device"] or ("the CPU" if not facts["trouble"] else f"no device ({facts['trouble']})"),
-        ),
-    ]
+    sees = f"no device ({facts['trouble']})" if facts["trouble"] else facts["device"] or "the CPU"
+    return [("torch", shown), ("torch sees", sees)]
 
 
-def _profile_rows(spec):
+def _profile_rows(spec, problems):
     ok, answer = ask(PROFILE, spec)
     if not ok:
+        problems.append(f"the device can't be opened ({answer})")
         return [("device", f"– ({answer})")]
     found = json.loads(answer)
     profile = found["profile"] or "no profile, so no rated values"
-    return [("device", f"{found['device']} · {profile} (by {found['how']})")] + [
-        ("", note) for note in found["notes"]
-    ]
+    row = ("device", f"{found['device']} · {profile} (by {found['how']})")
+    return [row, *(("", note) for note in found["notes"])]
 
 
 def _packages_rows(problems):

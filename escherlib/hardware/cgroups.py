@@ -74,7 +74,7 @@ def _mounts(text):
 
 
 def _cpuset(group):
-    return next((cpus for cpus in (parse_cpus(read_text(group / name)) for name in CPUSET_FILES) if cpus), None)
+    return next(filter(None, (parse_cpus(read_text(group / name)) for name in CPUSET_FILES)), None)
 
 
 def _quota(group):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from escherlib.errors import UserError
 from escherlib.files import sha256_text
+from escherlib.hardware.environment import VISIBLE
 from escherlib.hardware.host import host_facts, usable_threads
 from escherlib.hardware.identify import DeviceFacts, Identification, identify, normal_arch
 from escherlib.hardware.probe import probe_cpu, probe_devices
@@ -17,6 +18,10 @@ GIB, MIB = 2**30, 2**20
 NATIVE_BF16_GFX = ("gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")  # AMD matrix units with bf16
 NATIVE_BF16_CUDA = (8, 0)  # compute capability of the first bf16 tensor cores
 NATIVE_BF16_CPU = {"avx512_bf16", "amx_bf16", "bf16"}  # x86 flags, and the flag of Arm
+WRITTEN = (
+    "kind", "stack", "asked", "name", "arch", "index", "memory_bytes", "compute_units", "l2_bytes",
+    "llc_bytes", "native_bf16", "peak_dtype", "pci_id", "threads", "sha",
+)  # fmt: skip
 CPU_STACK, CUDA_STACK, ROCM_STACK = "cpu", "cuda", "rocm"
 
 
@@ -54,10 +59,8 @@ class Device:
     def to_json(self):
         """What run.json keeps of the device; nothing that identifies the very card apart from a hash."""
         found = self.identification
-        plain = ("kind", "stack", "asked", "name", "arch", "index", "memory_bytes", "compute_units", "l2_bytes",
-                 "llc_bytes", "native_bf16", "peak_dtype", "pci_id", "threads", "sha")  # fmt: skip
         return {
-            **{name: getattr(self, name) for name in plain},
+            **{name: getattr(self, name) for name in WRITTEN},
             "profile": found.profile_id,
             "how": found.how,
             "notes": list(found.notes),
@@ -225,8 +228,8 @@ def _prove(torch, spec, index, name):
         torch.zeros(1, device=f"cuda:{index}").add_(1).item()
     except (RuntimeError, AssertionError) as error:
         raise UserError(
-            f"DEVICE={spec}: {name} does not answer ({_first_line(error)}); expected a free, healthy device: check "
-            f"what the driver says (nvidia-smi, amd-smi), free or reset it, or use DEVICE=cpu"
+            f"DEVICE={spec}: {name} does not answer ({_first_line(error)}); expected a free, healthy device: "
+            f"see what nvidia-smi or amd-smi says, free or reset it, or use DEVICE=cpu"
         ) from None
 
 
@@ -250,7 +253,7 @@ def _why_none(torch, heard):
     """Why torch sees no GPU."""
     if not (torch.version.cuda or torch.version.hip):
         return f"torch {torch.__version__} is built for CPUs only"
-    hidden = [n for n in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES") if n in os.environ]
+    hidden = [name for name in VISIBLE if name in os.environ]
     if heard:
         return f"torch {torch.__version__} cannot use it ({_first_line(heard[0])})"
     if hidden:

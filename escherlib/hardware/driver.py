@@ -11,16 +11,15 @@ from escherlib.hardware.sysfs import folders, read_int, read_text
 
 EMPTY = {
     "driver": None,
-    "power": {"cap_w": None, "cap_default_w": None, "cap_min_w": None, "cap_max_w": None},
-    "clocks": {"max_mhz": None, "max_memory_mhz": None, "now_mhz": None, "application_mhz": None},
-    "modes": {"ecc": None, "mig": None, "compute": None, "persistence": None, "compute_partition": None,
-              "memory_partition": None},
-    "link": {"pcie_generation": None, "pcie_width": None, "pcie_max_generation": None, "pcie_max_width": None},
+    "power": dict.fromkeys(("cap_w", "cap_default_w", "cap_min_w", "cap_max_w")),
+    "clocks": dict.fromkeys(("max_mhz", "max_memory_mhz", "now_mhz", "application_mhz")),
+    "modes": dict.fromkeys(("ecc", "mig", "compute", "persistence", "compute_partition", "memory_partition")),
+    "link": dict.fromkeys(("pcie_generation", "pcie_width", "pcie_max_generation", "pcie_max_width")),
     "temperature_c": None,
     "memory_used_bytes": None,
     "other_processes": None,
     "limits_now": None,
-}  # fmt: skip
+}
 COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 
 
@@ -91,7 +90,8 @@ def _quietly(function, *arguments):
 
 def _memory_used(nvml, handle, ask):
     """Bytes in use without what the driver reserves for itself (version 1 of the call counts that too)."""
-    info = _quietly(lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)) or ask("MemoryInfo")
+    newer = getattr(nvml, "nvmlMemory_v2", None)
+    info = (newer and ask("MemoryInfo", newer)) or ask("MemoryInfo")
     return getattr(info, "used", None)
 
 

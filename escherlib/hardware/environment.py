@@ -15,12 +15,12 @@ from escherlib.hardware.scrub import safe_variables, scrub
 from escherlib.hardware.sysfs import format_cpus, read_text
 
 SCHEMA = 1
-PACKAGES = (
-    "torch", "triton", "pytorch-triton-rocm", "numpy", "scipy", "pandas", "altair", "vl-convert-python", "papermill",
-    "nbconvert", "nbclient", "jupyterlab", "ipykernel", "pydantic", "weasyprint", "psutil", "nvidia-ml-py", "amdsmi",
-    "flash-attn", "flash-attn-4", "aiter", "amd-aiter", "iris", "flashinfer-python", "quack-kernels", "mkl",
-    "intel-openmp",
-)  # fmt: skip
+PACKAGES = {
+    "torch", "triton", "pytorch-triton-rocm", "numpy", "scipy", "pandas", "altair", "vl-convert-python",
+    "papermill", "nbconvert", "nbclient", "jupyterlab", "ipykernel", "pydantic", "weasyprint", "psutil",
+    "nvidia-ml-py", "amdsmi", "flash-attn", "flash-attn-4", "aiter", "amd-aiter", "iris",
+    "flashinfer-python", "quack-kernels", "mkl", "intel-openmp",
+}  # fmt: skip
 LIBRARIES = re.compile(r"nvidia-(cublas|cudnn|nccl|cuda-runtime|nvshmem)\b.*|rocm-sdk.*")
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 KNOBS = {
@@ -38,7 +38,7 @@ CHOICES = {
     "transparent_huge_pages": "sys/kernel/mm/transparent_hugepage/enabled",
     "huge_page_defrag": "sys/kernel/mm/transparent_hugepage/defrag",
 }
-CONTAINERS = {"docker": "docker", "kubepods": "kubernetes", "lxc": "lxc", "libpod": "podman", "containerd": "containerd"}
+CONTAINERS = {"kubepods": "kubernetes", "docker": "docker", "libpod": "podman", "lxc": "lxc"}
 
 
 def capture(device, root="/"):
@@ -70,9 +70,14 @@ def conditions(device, environ=None, root="/"):
         "threads": torch.get_num_threads(),
         "omp_num_threads": environ.get("OMP_NUM_THREADS") or None,
         "mkl_num_threads": environ.get("MKL_NUM_THREADS") or None,
-        "visible_devices": {name: scrub(environ[name], environ) for name in VISIBLE if name in environ} or None,
+        "visible_devices": visible_devices(environ),
         "power_cap_w": gpu_state(device.stack, device.smi_key, device.bdf, root)["power"]["cap_w"],
     }
+
+
+def visible_devices(environ):
+    """The variables that hide or renumber GPUs, UUIDs hashed; None where none is set."""
+    return {name: scrub(environ[name], environ) for name in VISIBLE if name in environ} or None
 
 
 def software():
@@ -93,7 +98,7 @@ def software():
         "onednn": _found(r"(?:oneDNN|MKL-DNN\)?) v(\S+)", config),
         "compiler": _found(r"(?:GCC|clang) (\S+)", config),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "blas_library": str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2] if cuda else None,
+        "gpu_blas": str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2] if cuda else None,
         "packages": packages(),
     }
 
@@ -115,7 +120,7 @@ def system(root="/"):
         "kernel": platform.release(),
         "machine": platform.machine(),
         "container": container(root),
-        "shared_memory_bytes": _shared_memory(root),
+        "shared_memory_bytes": shared_memory_bytes(root),
     }
 
 
@@ -132,8 +137,9 @@ def container(root="/"):
 def knobs(root="/"):
     """Kernel switches that move bandwidth and clock; None where the kernel does not show one."""
     root = Path(root)
-    chosen = {name: _found(r"\[(\w+[+\w]*)\]", read_text(root / path) or "") for name, path in CHOICES.items()}
-    return {**{name: read_text(root / path) for name, path in KNOBS.items()}, **chosen}
+    plain = {name: read_text(root / path) for name, path in KNOBS.items()}
+    chosen = {name: read_text(root / path) or "" for name, path in CHOICES.items()}
+    return {**plain, **{name: _found(r"\[([\w+]+)\]", text) for name, text in chosen.items()}}
 
 
 def memory_policy(root="/"):
@@ -166,9 +172,10 @@ def _nccl(torch):
         return None
 
 
-def _shared_memory(root):
+def shared_memory_bytes(root="/"):
+    """Size of /dev/shm, or None."""
     try:
-        found = os.statvfs(root / "dev/shm")
+        found = os.statvfs(Path(root) / "dev/shm")
     except OSError:
         return None
     return found.f_frsize * found.f_blocks
@@ -177,5 +184,3 @@ def _shared_memory(root):
 def _found(pattern, text):
     match = re.search(pattern, text)
     return match[1] if match else None
-
-

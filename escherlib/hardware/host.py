@@ -19,7 +19,7 @@ from escherlib.hardware.sysfs import (
     read_text,
 )
 
-ISA_WORDS = re.compile(r"avx\w*|amx\w*|sve\w*|asimd\w*|fma|f16c|sse4_2|i8mm|sme|bf16")  # what GEMM speed hangs on
+ISA_WORDS = re.compile(r"avx\w*|amx\w*|sve\w*|asimd\w*|fma|f16c|sse4_2|i8mm|sme|bf16")
 
 
 def host_facts(root="/", affinity=None):
@@ -123,7 +123,8 @@ def _shared_caches(root, cpus, level):
         caches = [c for c in _caches(root, cpu) if c[1] != "Instruction"]
         wanted = level or max((c[0] for c in caches), default=0)
         found |= {shared: size for at, _, size, shared in caches if at == wanted}
-    return sorted(((set(shared) & cpus, size) for shared, size in found.items()), key=lambda pair: min(pair[0]))
+    pairs = [(set(shared) & cpus, size) for shared, size in found.items()]
+    return sorted(pairs, key=lambda pair: min(pair[0]))
 
 
 def _cache_total(root, cpus, level):
@@ -160,6 +161,7 @@ def _memory(root, cap):
 
 
 def _isa_flags(info):
+    """Instruction sets that the speed of matrix products hangs on."""
     words = (info.get("flags") or info.get("Features") or "").split()
     return sorted({word for word in words if ISA_WORDS.fullmatch(word)})
 

@@ -1,4 +1,4 @@
-"""What of the environment may be written down: an allow-list of variables, their values without identities."""
+"""What of the environment may be written down: an allow-list of variables, values without identities."""
 
 import os
 import re
@@ -7,13 +7,17 @@ import socket
 from escherlib.files import sha256_text
 
 ALLOWED = (
-    "ATEN", "CUBLAS", "CUDA", "CUDNN", "DNNL", "FLASH", "FI_", "GLOO", "GOMP", "GPU_", "HIP", "HSA", "KMP", "MIOPEN",
-    "MKL", "NCCL", "NUMEXPR", "NVIDIA_TF32", "NVIDIA_VISIBLE", "OMP", "ONEDNN", "OPENBLAS", "PYT", "RCCL", "ROC",
-    "TENSILE", "TORCH", "TRITON", "UCX",
+    "ATEN", "CUBLAS", "CUDA", "CUDNN", "DNNL", "FI_", "FLASH", "GLOO", "GOMP", "GPU_", "HIP", "HSA",
+    "KMP", "MIOPEN", "MKL", "NCCL", "NVIDIA_TF32", "NVIDIA_VISIBLE", "OMP", "ONEDNN", "OPENBLAS", "PYT",
+    "RCCL", "ROC", "TENSILE", "TORCH", "TRITON", "UCX",
 )  # fmt: skip
 SECRET = re.compile("TOKEN|KEY|SECRET|PASS|AUTH|CREDENTIAL", re.IGNORECASE)
-UUID = re.compile(r"\b(GPU-|MIG-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
-SHORT_UUID = re.compile(r"\b(GPU|MIG)-(?!#)[0-9a-f]{4,}[0-9a-f-]*", re.IGNORECASE)  # a prefix is enough for CUDA
+UUID = re.compile(
+    r"\b(GPU-|MIG-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE
+)
+SHORT_UUID = re.compile(
+    r"\b(GPU|MIG)-(?!#)[0-9a-f]{4,}[0-9a-f-]*", re.IGNORECASE
+)  # a prefix is enough for CUDA
 LOGIN = re.compile(r"(?<=//)[^/@\s]+@")
 ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b")
 COMMON_HOSTS = ("localhost", "host", "node")
@@ -21,7 +25,7 @@ LONGEST = 400
 
 
 def safe_variables(environ=None):
-    """{name: value} of the variables that may change a measurement, scrubbed; secrets are left out by name."""
+    """{name: value} of the variables that may change a measurement, scrubbed; secrets are left out."""
     environ = os.environ if environ is None else environ
     return {
         name: scrub(value, environ)
@@ -40,7 +44,8 @@ def scrub(text, environ=None):
     if len(home) > 1:
         text = re.sub(re.escape(home) + r"(?=/|:|$)", "~", text)
     text = re.sub(r"/home/[^/:]+", "~", text)
-    for host in {socket.gethostname(), socket.gethostname().partition(".")[0]}:
+    name = socket.gethostname()
+    for host in (name, name.partition(".")[0]):
         if len(host) > 2 and host.lower() not in COMMON_HOSTS:
             text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "<host>", text)
     return text[:LONGEST]

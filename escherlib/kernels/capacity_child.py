@@ -14,6 +14,8 @@ from pathlib import Path
 PAGE_BYTES = 4096
 TOUCH_BYTES = 2**28  # memory touched between two looks at what the host has left
 SWAP_SLACK_BYTES = 2**26
+ALL, TIME_BOX = "all touched", "time box"
+HARMLESS = (ALL, TIME_BOX)  # neither says anything against memory that was given but not touched any more
 
 
 def largest_size(attempt, upper, granule):
@@ -53,6 +55,9 @@ def main(request):
     """Do what was asked; see the module's docstring."""
     import torch
 
+    # if anyone must go, let it be this process; where that can't be said, the limits protect the others
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     dtype = getattr(torch, request["dtype"])
     host = Host(request) if request["torch_device"] == "cpu" else Gpu(torch, request["torch_device"])
     upper = min(host.free_bytes(), request["upper_bytes"] or host.free_bytes())
@@ -72,43 +77,37 @@ def contiguous(torch, dtype, host, upper, request):
     size, probes = largest_size(attempt, upper, request["granule_bytes"])
     tensor = host.allocate(torch, dtype, size) if size else None
     if tensor is None:
-        empty = {
-            "found_bytes": 0,
-            "probes": probes,
-            "stopped": "nothing could be allocated",
-            "ends_ok": False,
-        }
+        empty = {"found_bytes": 0, "touched_bytes": 0, "probes": probes, "ends_ok": False}
+        empty["stopped"] = "nothing could be allocated"
         return {**empty, **host.accounts()}
     touched, stopped = host.touch(tensor)
-    ends_ok = touched > 0 and write_ends(tensor, touched // tensor.element_size())
-    held = {"found_bytes": touched, "probes": probes, "stopped": stopped, "ends_ok": ends_ok}
-    return {**held, **host.accounts()}
+    found = size if stopped in HARMLESS else touched
+    ends_ok = found > 0 and write_ends(tensor, found // tensor.element_size())
+    held = {"found_bytes": found, "touched_bytes": touched, "probes": probes, "stopped": stopped}
+    return {**held, "ends_ok": ends_ok, **host.accounts()}
 
 
 def chunked(torch, dtype, host, upper, request):
-    """Sum of chunks until nothing fits; after the last whole chunk, chunks of half the size down to a
-    granule.
-    """
-    chunks, total, size, stopped, ends_ok = [], 0, request["chunk_bytes"], "nothing more fits", True
+    """Sum of chunks until nothing fits; after the last whole chunk, halves of it down to a granule."""
+    chunks, total, touched, size, ends_ok = [], 0, 0, request["chunk_bytes"], True
+    stopped = ALL
     while size >= request["granule_bytes"]:
         tensor = host.allocate(torch, dtype, size) if total + size <= upper else None
         if tensor is None:
             size //= 2
             continue
-        touched, why = host.touch(tensor)
+        part, why = host.touch(tensor)
         chunks.append(tensor)
-        total += touched
-        ends_ok = ends_ok and write_ends(tensor, max(1, touched // tensor.element_size()))
-        if why != "all touched":
-            stopped = why
+        touched += part
+        total += size if why in HARMLESS else part
+        ends_ok = ends_ok and write_ends(
+            tensor, max(1, (size if why in HARMLESS else part) // tensor.element_size())
+        )
+        stopped = why if why != ALL else stopped
+        if why not in HARMLESS:
             break
-    return {
-        "found_bytes": total,
-        "chunks": len(chunks),
-        "stopped": stopped,
-        "ends_ok": ends_ok,
-        **host.accounts(),
-    }
+    held = {"found_bytes": total, "touched_bytes": touched, "chunks": len(chunks), "stopped": stopped}
+    return {**held, "ends_ok": ends_ok, **host.accounts()}
 
 
 def write_ends(tensor, elements):
@@ -144,7 +143,7 @@ class Gpu:
     def touch(self, tensor):
         tensor.fill_(1.0)
         self.torch.cuda.synchronize()
-        return tensor.numel() * tensor.element_size(), "all touched"
+        return tensor.numel() * tensor.element_size(), ALL
 
     def accounts(self):
         cuda = self.torch.cuda
@@ -167,9 +166,6 @@ class Host:
         self.deadline_s = time.monotonic() + request["time_limit_s"]
         self.swap_before = psutil.swap_memory().used
         self.held_bytes = 0
-        # if anyone must go, let it be this process; where that can't be said, the limits protect the others
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000")
 
     def free_bytes(self):
         return self.psutil.virtual_memory().available
@@ -195,7 +191,7 @@ class Host:
             part[::PAGE_BYTES] = 1
             self.held_bytes += part.numel()
             tell(progress="touched", held_bytes=self.held_bytes)
-        return raw.numel(), "all touched"
+        return raw.numel(), ALL
 
     def _why_stop(self):
         if self.free_bytes() < self.reserve_bytes:
@@ -203,7 +199,7 @@ class Host:
         if self.psutil.swap_memory().used > self.swap_before + SWAP_SLACK_BYTES:
             return "the host began to swap"
         if time.monotonic() > self.deadline_s:
-            return "time box"
+            return TIME_BOX
         return None
 
     def accounts(self):

@@ -83,10 +83,10 @@ def explore(
 ):
     """Run a search on a Trail; returns why it stopped.
 
-    `musts` (shapes) come first, then the coarse `shapes`, all through the first backend, for at most COARSE_SHARE
-    of the budget; then the other backends on the fastest shapes and the best must; then the rest of the coarse
-    shapes; then, step by step finer, the neighbours of the `keep` fastest, again as long as one gains. Apart from
-    the musts, shapes have to pass `admit`.
+    `musts` (shapes) come first, then the coarse `shapes`, all through the first backend, for at most
+    COARSE_SHARE of the budget; then the other backends on the fastest shapes and the best must; then the rest
+    of the coarse shapes; then, step by step finer, the neighbours of the `keep` fastest, again as long as one
+    gains. Apart from the musts, shapes have to pass `admit`.
     """
     for shape in musts:
         trail.visit((*shape, backends[0]), "must")

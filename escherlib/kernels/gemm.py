@@ -5,7 +5,7 @@
 from escherlib import timing
 from escherlib.errors import Refused
 from escherlib.kernels import backends, operands, products, timed
-from escherlib.kernels.formats import FORMATS, format_of, is_emulated, require_supported, switches
+from escherlib.kernels.formats import format_of, is_emulated, require_supported, switches
 from escherlib.kernels.products import Gemm
 from escherlib.method import method
 
@@ -146,8 +146,3 @@ def require_light(device, gemm, fmt, clock, budget_s):
     raise Refused(
         f"one call would take about {expected_s:.3g} s in {fmt.name} here, the time box is {budget_s:g} s"
     )
-
-
-def known_formats():
-    """Names of all number formats, in the order of the ladder."""
-    return tuple(FORMATS)

@@ -19,8 +19,8 @@ PEAK_TRIES = 5
 
 @method(version=1)
 def search(
-    device, *, budget_s, dtype=None, workload_gemms=(), grid=None, states=("sustained", "burst"), fill="normal",
-    protocol=None,
+    device, *, budget_s, dtype=None, workload_gemms=(), grid=None, states=("sustained", "burst"),
+    fill="normal", protocol=None,
 ):  # fmt: skip
     """Rank shapes and backends in both states within `budget_s`, everything included.
 
@@ -93,13 +93,17 @@ def confirm(
     """
     fmt = format_of(device, dtype)
     require_supported(device, fmt)
-    chosen = candidates if isinstance(candidates, dict) else {"sustained": candidates, "burst": candidates}
+    if not isinstance(candidates, dict):
+        candidates = {"sustained": candidates}
+    burst_candidates = candidates.get("burst") or candidates["sustained"]
     window_s = window_s or CONFIRM_WINDOW_S[device.kind]
     with backends.settings(device, fmt):
         ranker = ranking.Ranker(device, fmt, fill, protocol)
         table = {}
-        settled, sustained, right = _confirm_sustained(ranker, chosen["sustained"], rounds, window_s, table)
-        burst = _confirm_burst(ranker, chosen["burst"], tries, table)
+        settled, sustained, right = _confirm_sustained(
+            ranker, candidates["sustained"], rounds, window_s, table
+        )
+        burst = _confirm_burst(ranker, burst_candidates, tries, table)
     operands.release(device)
     flop = {state: Gemm(*best[:3]).flop for state, (best, _) in (("sustained", sustained), ("burst", burst))}
     return {
@@ -132,11 +136,14 @@ def _prepared(ranker, listed, table):
     found = {}
     for given in listed:
         candidate = (*ranking.shape_of({axis: given[axis] for axis in "mnk"}), given["backend"])
-        table.setdefault(candidate, ranking.as_dict(candidate))
         try:
-            found[candidate] = ranker.product(candidate)
+            product = ranker.product(candidate)
         except Refused as error:
-            table[candidate]["refused"] = str(error)
+            table.setdefault(candidate, ranking.as_dict(candidate))["refused"] = str(error)
+            continue
+        candidate = (*candidate[:3], product.backend)
+        table.setdefault(candidate, ranking.as_dict(candidate))
+        found[candidate] = product
     if not found:
         raise Refused("; ".join(entry.get("refused", "no candidate given") for entry in table.values()))
     return found

@@ -46,10 +46,14 @@ class Ranker:
         self.seen = {}  # (state, candidate) → compact State
 
     def product(self, candidate):
-        """The prepared and checked product of a candidate. Refused where it can't be had."""
+        """The prepared and checked product of a candidate; backend "auto" is the fastest in a quick pass.
+        Refused where it can't be had.
+        """
         *shape, backend = candidate
         work = Gemm(*shape).validated()
         gemm.require_light(self.device, work, self.fmt, self.clock, self.longest_call_s)
+        if backend == "auto":
+            return gemm.prepare_best(self.device, work, self.fmt, backend, self.clock, self.fill)[0]
         product = products.prepare(self.device, work, self.fmt, backend, self.fill)
         product.check("before")
         return product

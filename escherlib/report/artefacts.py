@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from escherlib.files import read_json, write_bytes, write_text
 from escherlib.report import static
-from escherlib.report.facts import family_title
+from escherlib.report.facts import family_title, outcome
 from escherlib.report.theme import spec_of
 
 FORMATS = ("md", "html", "pdf")
@@ -52,13 +52,11 @@ REGISTRY = (
 def left_out_reason(results, artefact):
     """Why an artefact does not belong to this run, or None: a family it needs was not run."""
     for family in artefact.families:
-        entry = results.statuses.get(family)
-        if entry is None and not results.rows(family):
-            planned = family in results.manifest.get("parameters", {})
-            why = "was not run" if planned else f"is not in the {results.manifest.get('suite')} suite"
-            return f"family {family_title(results, family)} {why}"
-        if entry is not None and entry["status"] == "not_run":
-            return f"family {family_title(results, family)} was not run"
+        entry = outcome(results, family)
+        if entry["status"] == "not_run":
+            return (
+                f"family {family_title(results, family)} not run: {entry.get('reason') or 'no reason given'}"
+            )
     return None
 
 
@@ -94,21 +92,17 @@ def check(results, formats=FORMATS):
     found = []
     for artefact in REGISTRY:
         away = left_out_reason(results, artefact)
-        found.append(
-            _entry(artefact.id, (), None, None, away)
-            if away
-            else _checked(results, artefact.id, artefact.files, artefact.title)
-        )
-    for kind in FORMATS:
-        if kind not in formats:
-            found.append(_entry(f"report.{kind}", (), None, None, "format switched off"))
-            continue
-        entry = _checked(results, f"report.{kind}", (f"report.{kind}",), "report")
-        if kind == "pdf" and not entry["ok"]:
-            reason = _pdf_reason(results)
-            entry |= {"engine_missing": bool(reason), "reason": reason or entry["reason"]}
-        found.append(entry)
-    return found
+        made = None if away else _checked(results, artefact.id, artefact.files, artefact.title)
+        found.append(made or _entry(artefact.id, (), None, None, away))
+    return found + [_report_entry(results, kind, formats) for kind in FORMATS]
+
+
+def _report_entry(results, kind, formats):
+    if kind not in formats:
+        return _entry(f"report.{kind}", (), None, None, "format switched off")
+    entry = _checked(results, f"report.{kind}", (f"report.{kind}",), "report")
+    reason = _pdf_reason(results) if kind == "pdf" and not entry["ok"] else None
+    return entry | ({"engine_missing": True, "reason": reason} if reason else {})
 
 
 def _entry(name, files, ok, reason, left_out=None):

@@ -54,13 +54,13 @@ def build_report(results, score, *, formats=artefacts.FORMATS, marking=None, rep
 
 def make_print(results, score, config, marking):
     """PDF of the report."""
-    composed = document.compose(results, score, config, "pdf", artefacts.left_out(results))
+    composed = document.compose(results, score, config, "pdf", marking, artefacts.left_out(results))
     return make_pdf(document.to_html(composed, results, config, "pdf", marking), marking, created(results))
 
 
 def _write(kind, results, score, config, marking, embed):
     """report.md or report.html, with the chart files that belong to it. Returns its path."""
-    composed = document.compose(results, score, config, kind, artefacts.left_out(results), embed)
+    composed = document.compose(results, score, config, kind, marking, artefacts.left_out(results), embed)
     for name, content in composed.files.items():
         write_bytes(results.path / "report_files" / name, content)
     text = (

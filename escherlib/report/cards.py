@@ -28,84 +28,54 @@ def system_card(results):
 
 
 def _device_pairs(results):
-    device, profile = results.device, results.profile
-    reported = device.get("name")
-    matched = profile.display_name if profile is not None else "none known: no rated value is used"
+    device, profile, power = results.device, results.profile, (results.env or {}).get("power") or {}
+    cpu = results.kind == "cpu"
     how = f" (matched by {device['how']})" if profile is not None and device.get("how") else ""
-    memory = device.get("memory_bytes")
-    caches = [
-        f"{name} {bytes_text(device[key])}"
-        for name, key in (("L2", "l2_bytes"), ("last level", "llc_bytes"))
-        if device.get(key)
-    ]
-    units = device.get("compute_units")
-    kind = profile.compute_unit_kind if profile is not None and profile.compute_unit_kind else "compute units"
+    memory, units = device.get("memory_bytes"), device.get("compute_units")
+    kind = "usable CPUs" if cpu else (profile and profile.compute_unit_kind) or "compute units"
+    caches = [("L2", device.get("l2_bytes")), ("last level", device.get("llc_bytes"))]
+    type_ = f" {profile.memory_type}" if profile and profile.memory_type and not cpu else ""
+    default = power.get("cap_default_w")
+    lowered = f" (default {number(default)} W)" if default and default != power.get("cap_w") else ""
+    architecture = (profile.architecture if profile is not None else None, device.get("arch"))
     return [
-        ("device", f"{reported} ({'CPU host' if results.kind == 'cpu' else 'GPU'})"),
-        ("profile", f"{matched}{how}"),
-        (
-            "architecture",
-            " · ".join(str(v) for v in (profile and profile.architecture, device.get("arch")) if v),
-        ),
+        ("device", f"{device.get('name')} ({'CPU host' if cpu else 'GPU'})"),
+        ("profile", f"{profile.display_name}{how}" if profile else "none known: no rated value is used"),
+        ("architecture", " · ".join(filter(None, architecture))),
         ("compute", f"{units} {kind}" if units else None),
-        (
-            "memory",
-            f"{number(memory / GIB)} GiB"
-            + (f" {profile.memory_type}" if profile and profile.memory_type else "")
-            if memory
-            else None,
-        ),
-        ("caches", ", ".join(caches)),
+        ("memory", f"{number(memory / GIB)} GiB{type_}" if memory else None),
+        ("caches", ", ".join(f"{name} {bytes_text(size)}" for name, size in caches if size)),
+        ("power cap", f"{number(power['cap_w'])} W{lowered}" if power.get("cap_w") else None),
         ("peak dtype", device.get("peak_dtype")),
         ("notes", "; ".join(device.get("notes") or [])),
     ]
 
 
 def _software_pairs(results):
-    stack = results.manifest.get("stack", {})
-    versions = [
-        f"{name} {stack[key]}"
-        for name, key in (("torch", "torch"), ("CUDA", "cuda"), ("HIP", "hip"), ("Python", "python"))
-        if stack.get(key)
-    ]
-    env = results.env or {}
-    driver = _first(
-        env, ("driver",), ("device", "driver"), ("software", "driver"), ("device", "driver_version")
-    )
-    host = _first(env, ("host", "model_name"), ("host", "model"), ("host", "cpu_model"))
+    stack, env = results.manifest.get("stack", {}), results.env or {}
+    named = (("torch", "torch"), ("CUDA", "cuda"), ("HIP", "hip"), ("Python", "python"))
+    versions = [f"{name} {stack[key]}" for name, key in named if stack.get(key)]
+    host, system = env.get("host") or {}, env.get("system") or {}
+    cpus = f"{host['model_name']}, {host.get('usable_cpus')} usable CPUs" if host.get("model_name") else None
+    container = f"in {system['container']}" if system.get("container") else None
     return [
         ("software", ", ".join(versions)),
-        ("driver", driver),
-        ("host CPU", host if results.kind == "gpu" else None),
+        ("driver", env.get("driver")),
+        ("host CPU", cpus if results.kind == "gpu" else None),
+        ("system", ", ".join(filter(None, (system.get("os"), system.get("kernel"), container)))),
     ]
 
 
 def _condition_pairs(results):
     conditions = results.manifest.get("conditions", {})
-    told = [
-        f"{name.replace('_', ' ')} {_short(value)}"
-        for name, value in conditions.items()
-        if value not in (None, "", [], {})
-    ]
-    return [
-        ("conditions", ", ".join(told)),
-        ("run", f"{results.manifest.get('id')} · suite {results.manifest.get('suite')}"),
-    ]
+    told = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in conditions.items() if value]
+    run = f"{results.manifest.get('id')} · suite {results.manifest.get('suite')}"
+    return [("conditions", ", ".join(told)), ("run", run)]
 
 
 def _short(value):
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = ", ".join(map(str, value)) if isinstance(value, (list, dict)) else str(value)
     return text if len(text) <= 40 else text[:37] + "…"
-
-
-def _first(tree, *paths):
-    for path in paths:
-        node = tree
-        for step in path:
-            node = node.get(step) if isinstance(node, dict) else None
-        if node and not isinstance(node, (dict, list)):
-            return node
-    return None
 
 
 def ceiling_card(results, family):
@@ -125,45 +95,57 @@ def _rated(profile, value, unit, what):
 
 def _compute_ceiling(results):
     profile, dtype = results.profile, results.device.get("peak_dtype") or "bf16"
+    if results.kind == "cpu" and profile is not None and profile.cpu is not None:
+        return _core_ceiling(results, profile, dtype)
     rated = profile.rated_tflops(dtype) if profile else None
     published = profile.achievable.get(f"{dtype}_tflops") if profile else None
     memory = profile.memory_bandwidth_gb_s if profile else None
     return (
         (f"rated {dtype}, dense", _rated(profile, rated, "TFLOP/s", f"{dtype} rate")),
-        (
-            "published as achievable",
-            published and f"{number(published)} TFLOP/s ({100 * published / rated:.0f} % of rated)"
-            if rated
-            else None,
-        ),
+        ("published as achievable", _published(published, rated, "TFLOP/s")),
         ("rated ridge", rated and memory and f"{number(1e3 * rated / memory)} FLOP/byte"),
         ("basis", profile.rated_basis if rated else None),
     )
 
 
-def _bandwidth_ceiling(results):
-    profile = results.profile
-    rated = profile.memory_bandwidth_gb_s if profile else None
-    published = profile.achievable.get("memory_copy_gb_s") if profile else None
-    share = f" ({100 * published / rated:.0f} % of rated)" if published and rated else ""
+def _core_ceiling(results, profile, dtype):
+    """What one core is rated at; the clock that a host holds is not known before measuring."""
+    rate = getattr(profile.cpu, f"{dtype}_flop_per_cycle", None)
+    units = results.device.get("compute_units")
     return (
         (
-            f"rated {'HBM' if memory_word(results) == 'HBM' else 'memory'} bandwidth",
-            _rated(profile, rated, "GB/s", "memory bandwidth"),
+            f"rated {dtype}",
+            f"{rate} FLOP per cycle and core" if rate else f"the profile states no {dtype} rate",
         ),
-        ("published for copy", published and f"{number(published)} GB/s{share}"),
-        (
-            "largest cache",
-            bytes_text(results.device["llc_bytes"]) if results.device.get("llc_bytes") else None,
-        ),
+        ("usable CPUs", str(units) if units else None),
+    )
+
+
+def _published(value, rated, unit):
+    share = f" ({100 * value / rated:.0f} % of rated)" if value and rated else ""
+    return f"{number(value)} {unit}{share}" if value else None
+
+
+def _bandwidth_ceiling(results):
+    profile, cache = results.profile, results.device.get("llc_bytes")
+    rated = profile.memory_bandwidth_gb_s if profile else None
+    published = profile.achievable.get("memory_copy_gb_s") if profile else None
+    word = "HBM" if memory_word(results) == "HBM" else "memory"
+    socket = profile.cpu.memory_bandwidth_per_socket_gb_s if profile and profile.cpu else None
+    return (
+        (f"rated {word} bandwidth", None if socket else _rated(profile, rated, "GB/s", "memory bandwidth")),
+        ("rated per socket", socket and f"{number(socket)} GB/s, shared with whatever else runs on it"),
+        ("published for copy", _published(published, rated, "GB/s")),
+        ("largest cache", bytes_text(cache) if cache else None),
     )
 
 
 def _capacity_ceiling(results):
     profile, memory = results.profile, results.device.get("memory_bytes")
+    stated = profile.memory_capacity_gb if profile else None
     return (
         ("installed", memory and f"{number(memory / GIB)} GiB"),
-        ("data sheet", profile and profile.memory_capacity_gb and f"{number(profile.memory_capacity_gb)} GB"),
+        ("data sheet", stated and f"{number(stated)} GB"),
     )
 
 

@@ -11,8 +11,12 @@ from escherlib.report.charts_compute import (
     transient,
     workload_gemms,
 )
+from escherlib.report.charts_environment import usable
 from escherlib.report.charts_memory import bandwidth, cache_curve, capacity
 from escherlib.report.charts_roofline import roofline
+from escherlib.report.theme import enable
+
+enable()  # a chart that is the last line of a cell draws offline too
 
 __all__ = [
     "bandwidth",
@@ -23,5 +27,5 @@ __all__ = [
     "roofline",
     "search_ranking",
     "transient",
-    "workload_gemms",
+    "usable", "workload_gemms",
 ]

@@ -325,7 +325,7 @@ def _search_words(candidates, order, shown):
         if confirmed
         else "no confirming pass was made"
     )
-    caption = f"{count} candidates tried. Grey dots are the search pass, {squares}."
+    caption = f"Candidates tried: {count}. Grey dots are the search pass, {squares}."
     return title, f"{shown.capitalize()} throughput by shape m×n×k and backend, TFLOP/s", alt_text, caption
 
 

@@ -228,9 +228,10 @@ def capacity(results):
         default=measured[0],
     )
     share = percent(largest["bytes"], free)
-    title = f"The {largest['name']} takes {number(largest['x'])} GiB" + (
-        f", {share:.1f} % of what was free" if share else ""
-    )
+    told_share = f", {share:.1f} % of what was free" if share else ""
+    bound = largest["bounded_by"] if largest["bounded_by"] not in (None, "driver free") else None
+    why = f" (bounded by: {bound})" if bound else told_share
+    title = f"The {largest['name']} takes {number(largest['x'])} GiB{why}"
     told = "; ".join(f"{bar['name']} {bar['text']}" for bar in found)
     caption = f"{told[0].upper()}{told[1:]}. Each was allocated in a fresh process and written to."
     height, words = 32 * len(found), (title, "Allocatable memory, GiB", f"Bar chart. {told}.", caption)
@@ -244,4 +245,5 @@ def _bar(row, label, free):
         text = base.shorten(f"{row.status}: {row.reason or 'no value'}", 64)
     else:
         text = f"{number(size / GIB)} GiB" + (f" · {share:.1f} % of free" if share else "")
-    return {"name": label, "x": (size or 0) / GIB, "bytes": size, "text": text, "color": FILLS["sky"]}
+    bar = {"name": label, "x": (size or 0) / GIB, "bytes": size, "text": text, "color": FILLS["sky"]}
+    return bar | {"bounded_by": row.get("bounded_by")}

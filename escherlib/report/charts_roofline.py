@@ -134,7 +134,7 @@ def _domains(points, lines, ridge):
     low_x = min([p["x"] for p in points] + [knee / 30]) / 1.5
     high_x = max([p["x"] for p in points] + [knee * 12]) * 1.5
     low_y = min([p["y"] for p in points] + [slope * 1e-3 * low_x]) / 1.3
-    return (low_x, high_x), (low_y, max(tops) * 1.8)
+    return (low_x, high_x), (low_y, max(max(tops) * 1.8, *(p["y"] * 1.3 for p in points), 0))
 
 
 def _decades(domain):

@@ -5,9 +5,10 @@ from functools import cache
 from pathlib import Path
 
 from escherlib import __version__
+from escherlib.errors import UserError
 from escherlib.report import parts, static, stitch
 from escherlib.report.display import escape_markdown
-from escherlib.report.facts import created, device_name, sentence
+from escherlib.report.facts import created, device_name, families, sentence
 
 TEMPLATES = Path(__file__).with_name("templates")
 VERDICT_PILLS = {"GO": "PASS", "CONDITIONAL GO": "WARN", "NO-GO": "FAIL"}
@@ -41,10 +42,9 @@ class Document:
     files: dict
 
 
-def compose(results, score, config, kind, left_out=(), embed=True):
+def compose(results, score, config, kind, marking="", left_out=(), embed=True):
     """Document of one kind (`html`, `pdf`, `md`)."""
-    families = sorted({*results.manifest.get("parameters", {}), *results.statuses, *results.records})
-    chapters = [stitch.chapter(results, family, kind, embed) for family in families]
+    chapters = [stitch.chapter(results, family, kind, embed) for family in families(results)]
     before = [
         parts.summary(results, score),
         parts.scorecard(results, score),
@@ -65,10 +65,10 @@ def compose(results, score, config, kind, left_out=(), embed=True):
     sections = tuple(replace(section, number=str(number)) for number, section in enumerate(found, start=1))
     figures = tuple(figure for chapter in chapters for figure in chapter.figures)
     files = {name: content for chapter in chapters for name, content in chapter.files.items()}
-    return Document(cover(results, score, config), sections, figures, files)
+    return Document(cover(results, score, config, marking), sections, figures, files)
 
 
-def cover(results, score, config):
+def cover(results, score, config, marking):
     """Title, verdict and facts of the first page."""
     manifest, moment = results.manifest, created(results)
     title = (
@@ -100,7 +100,9 @@ def cover(results, score, config):
         "facts": [(name, value) for name, value in facts if value],
         "created_iso": moment.isoformat(),
         "description": told,
-        "keywords": ", ".join(filter(None, ["benchmark", results.device.get("name"), workload.get("name")])),
+        "keywords": ", ".join(
+            filter(None, ["benchmark", results.device.get("name"), workload.get("name"), marking])
+        ),
         "hub": hub_link(workload),
     }
 
@@ -114,17 +116,24 @@ def bands(results):
         found.append(
             "Smoke suite: seconds a family, made to try the machinery. Its figures are not for quoting."
         )
-    workload = results.manifest.get("workload", {})
-    if workload.get("changed") or workload.get("scale_note"):
-        found.append(
-            sentence("; ".join(filter(None, [workload.get("scale_note"), *(workload.get("changed") or [])])))
-        )
+    if workload_label(results):
+        found.append(sentence(f"workload: {workload_label(results)}"))
     if results.target and results.target != results.device.get("profile"):
         found.append(
             f"Presented as {results.target}: summary and scorecard use its rated figures, while the run was "
             f"bound to {results.device.get('profile') or 'no profile'}; chapters follow with `make analyze`."
         )
     return found
+
+
+def workload_label(results):
+    """How the run's workload differs from the pilot's own; empty where it does not."""
+    from escherlib.parameters import workload_from_dict
+
+    try:
+        return workload_from_dict(results.manifest["workload"]).label
+    except (KeyError, UserError):  # a run of another version of the schema
+        return ""
 
 
 def hub_link(workload):
@@ -189,6 +198,10 @@ def _css(results, config, kind, marking):
     light = HtmlFormatter(style="default").get_style_defs(".highlight")
     dark = HtmlFormatter(style="github-dark").get_style_defs(".highlight")
     paper = ".highlight,.highlight pre{background:var(--soft)}"
+    if marking:  # a browser's own print-out carries it on every page too
+        paper += (
+            f'@page{{margin:18mm 14mm;@top-left{{content:{css_string(marking)};font:700 8pt "DejaVu Sans"}}}}'
+        )
     return f"{text}\n{light}\n@media (prefers-color-scheme: dark){{{dark}}}\n{paper}"
 
 

@@ -1,7 +1,16 @@
 """The one table that answers the question: per family the measured, its ceiling, and the verdict."""
 
 from escherlib.judge.roofs import read_roofs
-from escherlib.report.facts import GIB, STATUS_WORDS, family_title, percent, percent_text, quantity
+from escherlib.report.facts import (
+    GIB,
+    families,
+    family_title,
+    outcome,
+    percent,
+    percent_text,
+    quantity,
+    status_word,
+)
 from escherlib.report.table import Column, Table, words
 
 SEVERITY = ("FAIL", "WARN", "WARN_CPU", "PARTIAL_PASS", "SKIP", "PASS")
@@ -22,8 +31,8 @@ CRITERIA = {
 def lines(results, score):
     """Rows of the table: family, quantity, measured, ceiling, share of the ceiling in %, verdict."""
     found = []
-    for family in sorted({*results.manifest.get("parameters", {}), *results.statuses}):
-        entry = results.statuses.get(family, {"status": "not_run"})
+    for family in families(results):
+        entry = outcome(results, family)
         made = READINGS.get(family, _headline)(results, family) if family in results.records else []
         if not made:
             reason = entry.get("reason") or "no record"
@@ -38,7 +47,7 @@ def lines(results, score):
 
 def _verdict(family, entry, score):
     if entry["status"] != "finished":
-        return STATUS_WORDS.get(entry["status"], entry["status"])
+        return status_word(entry)
     statuses = {
         c.id: c.status
         for c in score.criteria
@@ -60,7 +69,7 @@ def table(results, score):
     note = "Ceilings: rated figures of the profile, or what this run showed possible; each row says which."
     return Table(
         "executive",
-        f"{len(results.statuses)} families on {results.device.get('name')}",
+        f"{len(families(results))} families on {results.device.get('name')}",
         columns,
         tuple(lines(results, score)),
         note,

@@ -84,13 +84,37 @@ def reason_of(records, nothing="no row was measured"):
     return "; ".join(shown) + more if shown else nothing
 
 
-def family_reason(results, family):
-    """Why a family has no rows: its status and reason as the suite wrote them."""
+def families(results):
+    """Families of a run in their order: those its suite asks for, those it ran, those it has records of."""
+    return sorted({*results.manifest.get("parameters", {}), *results.statuses, *results.records})
+
+
+def outcome(results, family):
+    """{status, reason} of a family: the suite's word, or where there is none what its folder shows."""
     entry = results.statuses.get(family)
-    if entry is None:
-        return f"the family {family_title(results, family)} was not run"
-    word = STATUS_WORDS.get(entry.get("status"), entry.get("status"))
-    return f"{family_title(results, family)} {word}" + (f": {entry['reason']}" if entry.get("reason") else "")
+    if entry is not None:
+        return entry
+    if family in results.summaries:
+        return {"status": "finished", "reason": None}
+    if results.rows(family):
+        return {"status": "running", "reason": "its last cell has not run yet"}
+    planned = family in results.manifest.get("parameters", {})
+    suite = results.manifest.get("suite")
+    return {"status": "not_run", "reason": "it was not started" if planned else f"not in the {suite} suite"}
+
+
+def status_word(entry):
+    """Status of an outcome or a record in words."""
+    return STATUS_WORDS.get(entry["status"], entry["status"])
+
+
+def family_reason(results, family):
+    """Why a family has no rows (of one kind): nobody asked for them, or the family's status and reason."""
+    if results.rows(family):
+        return "no row of this kind was asked for"
+    entry = outcome(results, family)
+    word = f"{family_title(results, family)} {status_word(entry)}"
+    return word + (f": {entry['reason']}" if entry.get("reason") else "")
 
 
 def number(value, missing="–"):

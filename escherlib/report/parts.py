@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 from escherlib.report import cards, executive, prose
 from escherlib.report.display import Card, escape, escape_markdown
-from escherlib.report.facts import FAMILIES, STATUS_WORDS, device_name, family_title, number, sentence
+from escherlib.report.facts import (
+    FAMILIES,
+    device_name,
+    families,
+    family_title,
+    number,
+    outcome,
+    sentence,
+    status_word,
+)
 from escherlib.report.table import Column, Table, words
 
 
@@ -221,32 +230,18 @@ def method(results):
 def not_run(results, score, left_out):
     """Families, rows, criteria and artefacts without a result, each with its reason."""
     rows = []
-    for family in FAMILIES:
-        entry = results.statuses.get(family)
-        if entry is None and family not in ("12_scorecard",):
-            planned = family in results.manifest.get("parameters", {})
-            reason = (
-                "asked for, not started" if planned else f"not in the {results.manifest.get('suite')} suite"
-            )
-            rows.append(
-                {"what": f"family {family_title(results, family)}", "status": "not run", "reason": reason}
-            )
-        elif entry and entry["status"] != "finished":
-            word = STATUS_WORDS.get(entry["status"], entry["status"])
-            rows.append(
-                {
-                    "what": f"family {family_title(results, family)}",
-                    "status": word,
-                    "reason": entry.get("reason"),
-                }
-            )
+    for family in sorted({*FAMILIES, *families(results)} - {"12_scorecard"}):
+        entry = outcome(results, family)
+        if entry["status"] != "finished":
+            what = f"family {family_title(results, family)}"
+            rows.append({"what": what, "status": status_word(entry), "reason": entry.get("reason")})
     for records in results.records.values():
         for record in records.values():
             if not record.ok:
                 rows.append(
                     {
                         "what": f"row {record.name}",
-                        "status": STATUS_WORDS.get(record.status, record.status),
+                        "status": status_word({"status": record.status}),
                         "reason": record.reason,
                     }
                 )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from escherlib.report import outputs, sanitise, static, tables
 from escherlib.report.display import Card, escape
-from escherlib.report.facts import STATUS_WORDS, family_title
+from escherlib.report.facts import family_title, outcome, status_word
 
 TEMPLATES = Path(__file__).with_name("templates")
 REMOVED = {"setup", "interactive", "remove", "remove-cell", "papermill-error-cell-tag"}
@@ -38,7 +38,7 @@ class Chapter:
 
 def chapter(results, family, kind, embed=True):
     """Chapter of one family: its notebook, or its records where there is none; bad news on top."""
-    entry = results.statuses.get(family, {"status": "not_run", "reason": None})
+    entry = outcome(results, family)
     prefix = sanitise.anchor(family)
     walk = outputs.Walk(kind, prefix, embed)
     notebook = read_notebook(results.path / f"{family}.ipynb")
@@ -88,7 +88,7 @@ def _render(shown, kind):
 def _notices(results, family, entry, notebook):
     """Boxes at the head of a chapter: how the family ended, whether the text is older than the records."""
     if entry["status"] not in ("finished", "running"):
-        word = STATUS_WORDS.get(entry["status"], entry["status"])
+        word = status_word(entry)
         kept = ("What was measured before that is kept and shown below.",) if results.rows(family) else ()
         yield Card(
             "failed",

@@ -4,14 +4,16 @@ from escherlib.judge.roofs import read_roofs
 from escherlib.report import executive
 from escherlib.report.display import escape_markdown
 from escherlib.report.facts import (
-    STATUS_WORDS,
     created,
     device_name,
+    families,
     family_title,
     number,
+    outcome,
     quantity,
     sentence,
     state,
+    status_word,
 )
 from escherlib.report.table_rows import reading
 
@@ -33,7 +35,7 @@ def summary(results, score, artefacts, marking=None):
     for title, found in (
         ("Power states", power_states(results)),
         ("Findings", findings(results, score)),
-        ("Families", families(results)),
+        ("Families", endings(results)),
     ):
         lines += [f"## {title}", "", *(f"- {escape_markdown(line)}" for line in found or ["none"]), ""]
     lines += ["## Headline figures", "", *headlines(results), "", "## Artefacts", "", *listed(artefacts)]
@@ -64,12 +66,12 @@ def findings(results, score):
     return list(dict.fromkeys(map(sentence, [*score.findings, *found])))
 
 
-def families(results):
+def endings(results):
     """How each family ended."""
+    entries = [(family_title(results, family), outcome(results, family)) for family in families(results)]
     return [
-        f"{family_title(results, family)}: {STATUS_WORDS.get(entry['status'], entry['status'])}"
-        + (f" ({entry['reason']})" if entry.get("reason") else "")
-        for family, entry in sorted(results.statuses.items())
+        f"{title}: {status_word(entry)}" + (f" ({entry['reason']})" if entry.get("reason") else "")
+        for title, entry in entries
     ]
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from escherlib.report.display import escape, escape_markdown
 from escherlib.report.facts import number
 
-SHORT, WIDE = 16, 12  # characters a cell keeps on one line; columns from which print takes a smaller type
+SHORT = 16  # characters a cell keeps on one line
+WIDE = 12  # columns from which print takes a smaller type
+KEPT = 14  # rows up to which print keeps a table on one page
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows (dicts of raw values) under columns. `id` names the CSV; `note` is one line below the table."""
+    """Rows (dicts of raw values) under columns. `id` names the CSV, `note` is one line below.
+
+    Of the first `merged` columns a value that repeats from row to row is shown once; CSV and frame keep it.
+    """
 
     id: str
     caption: str
     columns: tuple
     rows: tuple
     note: str = ""
+    merged: int = 0
 
     @property
     def frame(self):
@@ -46,7 +52,15 @@ class Table:
 
     def cells(self):
         """Texts of the body, row by row."""
-        return [[column.form(row.get(column.key)) for column in self.columns] for row in self.rows]
+        found, last = [], {}
+        for row in self.rows:
+            line = [column.form(row.get(column.key)) for column in self.columns]
+            for index, column in enumerate(self.columns[: self.merged]):
+                repeats = last and all(row.get(c.key) == last.get(c.key) for c in self.columns[: index + 1])
+                line[index] = "" if repeats and column.text else line[index]
+            found.append(line)
+            last = row
+        return found
 
     def to_html(self):
         """Table with caption, `scope` on every heading, and column groups where columns have them."""
@@ -54,10 +68,11 @@ class Table:
         lines = zip(self.rows, self.cells(), strict=True)
         body = "".join(f"<tr{_row_class(row)}>{self._body_line(cells)}</tr>" for row, cells in lines)
         note = f"<p class='note'>{escape(self.note)}</p>" if self.note else ""
+        keep, wide = " keep" * (len(self.rows) <= KEPT), " wide" * (len(self.columns) >= WIDE)
+        title = escape(self.caption)
         return (
-            f"<div class='table-wrap' tabindex='0' role='region' aria-label='{escape(self.caption)}'>"
-            f"<table class='data{' wide' if len(self.columns) >= WIDE else ''}'>"
-            f"<caption style='text-align:left'>{escape(self.caption)}</caption>"
+            f"<div class='table-wrap{keep}' tabindex='0' role='region' aria-label='{title}'>"
+            f"<table class='data{wide}'><caption style='text-align:left'>{title}</caption>"
             f"<thead>{head}</thead><tbody>{body}</tbody></table></div>{note}"
         )
 

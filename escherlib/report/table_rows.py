@@ -14,8 +14,8 @@ def reading(record, name, key, field="mean"):
     return (window.get(key) or {}).get(field)
 
 
-def remark(record):
-    """What a reader must know of a row: status and reason, wrong results, labels of its states."""
+def remark(record, only=None):
+    """What a reader must know of a row: status, reason, a wrong result, labels of its states (or of one)."""
     if not record.ok:
         word = STATUS_WORDS.get(record.status, record.status)
         return f"{word}: {record.reason}" if record.reason else word
@@ -23,8 +23,8 @@ def remark(record):
     if record.get("emulated"):
         said.append("emulated")
     for name, found in (record.result.get("states") or {}).items():
-        if found and found.get("label"):
-            said.append(f"{name}: {found['label']}")
+        if found and found.get("label") and only in (None, name):
+            said.append(found["label"] if only else f"{name}: {found['label']}")
     if record.get("correct", "ok") is False:
         said.append("outside its error bound")
     return "; ".join(said)

@@ -8,10 +8,11 @@ from escherlib.report.display import not_measured
 from escherlib.report.facts import GIB, STATUS_WORDS, bytes_text, family_reason, number, reason_of
 from escherlib.report.table import Column, Table, filled, words
 from escherlib.report.table_rows import remark
-from escherlib.report.tables_compute import COMPUTE, GEMM_GROUPS, correctness, gemm, peak
+from escherlib.report.tables_compute import COMPUTE, GEMM_GROUPS, correctness, gemm, peak, variants
 from escherlib.report.tables_memory import BANDWIDTH, CAPACITY, bandwidth, capacity, plateaus
 
 ENVIRONMENT = "00_environment"
+UNITS = {"_mhz": "MHz", "_w": "W", "_c": "°C"}
 
 
 def precheck(results):
@@ -39,25 +40,43 @@ def environment(results):
     if not results.env:
         return not_measured("Environment", "env.json is missing")
     rows = tuple(
-        {"name": name, "value": value}
-        for name, value in _flat(results.env)
-        if value not in (None, "", [], {})
+        {"name": name, "value": value} for name, value in _flat(results.env) if value not in (None, "", [])
     )
-    columns = (Column("name", "what", words, text=True), Column("value", "value", _short, text=True))
-    return Table("environment", "Environment", columns, rows)
+    columns = (Column("name", "what", _spaced, text=True), Column("value", "value", words, text=True))
+    return Table("environment", "Environment, as captured before the first measurement", columns, rows)
 
 
 def _flat(tree, prefix=""):
+    """(dotted name, text) of every leaf; the schema's number says nothing to a reader."""
     for name, value in tree.items():
-        if isinstance(value, dict):
+        if name == "packages":
+            yield f"{prefix}{name}", ", ".join(f"{package} {version}" for package, version in value.items())
+        elif isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+        elif f"{prefix}{name}" != "schema":
+            yield f"{prefix}{name}", _leaf(name, value)
 
 
-def _short(value, longest=110):
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _leaf(name, value, longest=100):
+    if name.endswith("_bytes") and isinstance(value, int):
+        return bytes_text(value)
+    unit = next((unit for suffix, unit in UNITS.items() if name.endswith(suffix)), None)
+    if unit and isinstance(value, (int, float)):
+        return f"{number(value)} {unit}"
+    if isinstance(value, list):
+        value = ", ".join("/".join(map(_item, v.items())) if isinstance(v, dict) else str(v) for v in value)
+    text = "" if value is None else str(value)
     return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def _item(pair):
+    name, value = pair
+    return f"{name.removesuffix('_bytes').replace('_', ' ')} {_leaf(name, value)}"
+
+
+def _spaced(name):
+    ending = next((suffix for suffix in ("_bytes", *UNITS) if name.endswith(suffix)), "")
+    return " · ".join(part.replace("_", " ") for part in name.removesuffix(ending).split("."))
 
 
 def any_rows(results, family):
@@ -132,5 +151,6 @@ __all__ = [
     "plateaus",
     "precheck",
     "remark",
+    "variants",
     "write_tables",
 ]

@@ -16,71 +16,88 @@ GEMM_GROUPS = {
     "bmm/": "Batched GEMM",
     "dtype/": "Dtype ladder",
 }
+VARIANTS = ("fused/", "unfused/", "addmm/", "bmm/")
 
 
-def _state_cells(record, name, peak):
-    measured = state(record, name)
-    if measured is None:
-        return {}
+STATE_COLUMNS = (
+    Column("median_ms", "ms"),
+    Column("tflops", "TFLOP/s"),
+    Column("of_peak_pct", "% peak", percent_cell),
+    Column("of_rated_pct", "% rated", percent_cell),
+    Column("ci_pct", "± %", lambda value: "–" if value is None else f"{value:.2g}"),
+    Column("n", "n"),
+    Column("clock_mhz", "MHz"),
+    Column("power_w", "W"),
+)
+OPTIONAL = (
+    "of_peak_pct",
+    "of_rated_pct",
+    "clock_mhz",
+    "power_w",
+    "remark",
+)  # left out where no row has a value
+
+
+def _state_cells(record, name, peak, profile):
+    """Figures of one state of a GEMM row; shares only of a peak and a rating of the row's own dtype."""
+    measured, dtype = state(record, name), record.get("dtype", default="")
     tflops, half = measured.get("tflops"), measured.get("ci_rel")
     return {
-        f"{name}_median_ms": measured["median_s"] * 1e3,
-        f"{name}_tflops": tflops,
-        f"{name}_of_peak_pct": percent(tflops, peak),
-        f"{name}_ci_pct": None if half is None else 100 * half,
-        f"{name}_n": measured.get("n"),
-        f"{name}_clock_mhz": reading(record, name, "clock_mhz"),
-        f"{name}_power_w": reading(record, name, "power_w"),
+        "state": name,
+        "median_ms": measured["median_s"] * 1e3,
+        "tflops": tflops,
+        "of_peak_pct": percent(tflops, peak),
+        "of_rated_pct": percent(tflops, profile.rated_tflops(dtype) if profile and dtype else None),
+        "ci_pct": None if half is None else 100 * half,
+        "n": measured.get("n"),
+        "clock_mhz": reading(record, name, "clock_mhz"),
+        "power_w": reading(record, name, "power_w"),
     }
 
 
-def _gemm_columns(rows, names):
-    columns = [Column("row", "row", words, text=True), Column("shape", "m×n×k", words, text=True)]
-    for name in names:
-        columns += [
-            Column(f"{name}_median_ms", "ms", group=name),
-            Column(f"{name}_tflops", "TFLOP/s", group=name),
-            Column(f"{name}_of_peak_pct", "% peak", percent_cell, group=name),
-            Column(f"{name}_ci_pct", "± %", lambda v: "–" if v is None else f"{v:.2g}", group=name),
-            Column(f"{name}_n", "n", group=name),
-            Column(f"{name}_clock_mhz", "MHz", group=name),
-            Column(f"{name}_power_w", "W", group=name),
-        ]
-    columns += [Column("of_rated_pct", "% rated", percent_cell), Column("remark", "remark", words, text=True)]
-    optional = [c.key for c in columns if c.key.endswith(("_mhz", "_power_w", "rated_pct"))]
-    columns = filled(columns, rows, [*optional, "remark"])
-    squares = all(row["shape"] in ("", f"{row['row']}³") for row in rows)
-    return tuple(column for column in columns if not (squares and column.key == "shape"))
-
-
 def gemm(results, prefix="square/"):
-    """GEMM rows below `prefix`: time, TFLOP/s, share of the peak of the same state, clock, power, remark."""
+    """GEMM rows below `prefix`, one line a state: time, TFLOP/s, shares, interval, clock, power, remark."""
+    records = results.rows(COMPUTE, prefix)
+    caption = GEMM_GROUPS.get(prefix, f"GEMM rows {prefix}")
+    return _gemm_table(results, f"gemm_{prefix.strip('/')}", caption, records, prefix)
+
+
+def variants(results):
+    """Epilogue, bias and batch: the products of the workload and the reference square done in another way."""
+    records = [record for prefix in VARIANTS for record in results.rows(COMPUTE, prefix)]
+    return _gemm_table(results, "gemm_variants", "Variants: epilogue, bias, batch", records)
+
+
+def _gemm_table(results, name, caption, records, prefix=""):
     from escherlib.judge.roofs import read_roofs
 
-    caption = GEMM_GROUPS.get(prefix, f"GEMM rows {prefix}")
-    records = results.rows(COMPUTE, prefix)
     if not records:
         return not_measured(caption, family_reason(results, COMPUTE))
     roofs = read_roofs(results)
-    peaks = {"burst": roofs.peak_burst_tflops, "sustained": roofs.peak_sustained_tflops}
-    names = [n for n in ("burst", "sustained", "cold", "hot") if any(state(r, n) for r in records)] or [
-        "sustained"
-    ]
-    rows = []
-    for record in records:
-        cells = {
-            "row": record.name.removeprefix(prefix),
-            "shape": shape_text(record),
-            "remark": remark(record),
-        }
-        for name in names:
-            cells |= _state_cells(record, name, peaks.get(name) or peaks["burst"])
-        best = cells.get("burst_tflops") or cells.get("sustained_tflops") or cells.get("cold_tflops")
-        dtype = record.get("dtype")
-        rated = results.profile.rated_tflops(dtype) if results.profile and dtype else None
-        rows.append(cells | {"of_rated_pct": percent(best, rated), "class": "" if record.ok else "bad"})
+    rows = [line for record in records for line in _gemm_lines(record, prefix, roofs, results.profile)]
+    columns = [Column("row", "row", words, text=True), Column("shape", "m×n×k", words, text=True)]
+    columns += [Column("state", "state", words, text=True), *STATE_COLUMNS]
+    columns = filled([*columns, Column("remark", "remark", words, text=True)], rows, OPTIONAL)
+    if all(row["shape"] in ("", f"{row['row']}³") for row in rows):
+        columns = tuple(column for column in columns if column.key != "shape")
     note = "Median of n samples, ± half the 95 % confidence interval; % peak: of the peak in the same state."
-    return Table(f"gemm_{prefix.strip('/')}", caption, _gemm_columns(rows, names), tuple(rows), note)
+    return Table(name, caption, columns, tuple(rows), note, merged=2)
+
+
+def _gemm_lines(record, prefix, roofs, profile):
+    """One line a measured state of a record; one line with the reason where there is none."""
+    common = {"row": record.name.removeprefix(prefix), "shape": shape_text(record)}
+    peaks = {"burst": roofs.peak_burst_tflops, "sustained": roofs.peak_sustained_tflops}
+    same = record.get("dtype") == roofs.peak_dtype
+    names = [name for name in ("burst", "sustained", "cold", "hot") if state(record, name)]
+    if not names:
+        return [common | {"remark": remark(record), "class": "bad"}]
+    lines = [
+        common | _state_cells(record, name, peaks.get(name) if same else None, profile) for name in names
+    ]
+    for line in lines:
+        line["remark"] = remark(record, line["state"])
+    return lines
 
 
 def peak(results):
@@ -93,36 +110,18 @@ def peak(results):
     for name in ("burst", "sustained"):
         measured, best = state(record, name), record.get(f"best_{name}", default={})
         if measured:
-            cells = {
-                key.removeprefix(f"{name}_"): value for key, value in _state_cells(record, name, None).items()
-            }
             shape = "×".join(str(best.get(key, "?")) for key in "mnk")
-            rated = results.profile.rated_tflops(record.get("dtype", default="")) if results.profile else None
-            rows.append(
-                cells
-                | {
-                    "state": name,
-                    "shape": shape,
-                    "backend": best.get("backend"),
-                    "label": measured.get("label"),
-                    "of_rated_pct": percent(cells["tflops"], rated),
-                }
-            )
+            more = {"shape": shape, "backend": best.get("backend"), "remark": measured.get("label")}
+            rows.append(_state_cells(record, name, None, results.profile) | more)
     columns = (
         Column("state", "state", words, text=True),
         Column("shape", "m×n×k", words, text=True),
         Column("backend", "backend", words, text=True),
-        Column("tflops", "TFLOP/s"),
-        Column("median_ms", "ms"),
-        Column("ci_pct", "± %", lambda v: "–" if v is None else f"{v:.2g}"),
-        Column("n", "n"),
-        Column("clock_mhz", "MHz"),
-        Column("power_w", "W"),
-        Column("of_rated_pct", "% rated", percent_cell),
-        Column("label", "label", words, text=True),
+        *STATE_COLUMNS,
+        Column("remark", "remark", words, text=True),
     )
-    columns = filled(columns, rows, ("label", "power_w", "clock_mhz", "of_rated_pct"))
-    return Table("peak", f"Measured {record.get('dtype', default='')} peak", columns, tuple(rows))
+    caption = f"Measured {record.get('dtype', default='')} peak"
+    return Table("peak", caption, filled(columns, rows, OPTIONAL), tuple(rows))
 
 
 def correctness(results):
@@ -137,6 +136,7 @@ def correctness(results):
             "backend": record.get("backend"),
             "error": record.get("correct", "error"),
             "bound": record.get("correct", "bound"),
+            "times_emulation": _times(record.get("max"), record.get("emulation_max")),
             "verdict": ("within" if record.get("correct", "ok") else "OUTSIDE") if record.ok else None,
             "remark": "" if record.ok else remark(record),
             "class": "" if record.ok and record.get("correct", "ok") else "bad",
@@ -149,10 +149,14 @@ def correctness(results):
         Column("backend", "backend", words, text=True),
         Column("error", "scaled error"),
         Column("bound", "bound"),
+        Column("times_emulation", "× emulation"),
         Column("verdict", "verdict", words, text=True),
         Column("remark", "remark", words, text=True),
     )
     note = "Largest scaled error against a higher-precision product of the same rounded inputs."
-    return Table(
-        "correctness", "Correctness of the timed GEMM", filled(columns, rows, ("remark",)), tuple(rows), note
-    )
+    columns = filled(columns, rows, ("remark", "times_emulation"))
+    return Table("correctness", "Correctness of the timed GEMM", columns, tuple(rows), note)
+
+
+def _times(value, of):
+    return value / of if value and of else None

@@ -43,7 +43,7 @@ class Style:
 STATES = {
     "burst": Style(BLUE, "circle"),
     "sustained": Style(VERMILLION, "square", (6, 3)),
-    "cold": Style(BLUE, "circle"),
+    "cold": Style(GREEN, "diamond", (2, 2)),
     "hot": Style(PURPLE, "triangle-up", (2, 2)),
 }
 SERIES = (

@@ -16,7 +16,7 @@ SCHEMA = 1
 FINAL = ("finished", "refused")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Record:
     """One row of a family: what was asked (`arguments`), what came out (`result`), and how it ended (`status`, `reason`)."""
 
@@ -29,6 +29,9 @@ class Record:
     telemetry: dict = field(default_factory=dict)
     method: dict = field(default_factory=dict)
     meta: dict = field(default_factory=dict)
+
+    def __repr__(self):
+        return f"<{self.family} {self.name}: {self.status}{f', {self.reason}' if self.reason else ''}>"
 
     @property
     def ok(self):

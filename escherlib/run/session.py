@@ -129,10 +129,14 @@ class Run:
         """
         return self._rows([(name, arguments)], function, again, sample_every_s)[0]
 
-    def sweep(self, name, function, cases, again=False, **common):
-        """One row a case; `name` is a template over the case, such as `"square/{m}"`. Returns the Records in order."""
-        rows = [(name.format(**common, **case), {**common, **case}) for case in cases]
-        return self._rows(rows, function, again, None)
+    def sweep(self, name, function, cases, again=False, sample_every_s=None, **common):
+        """One row a case; `name` is a template over the case, such as `"square/{m}"`. Returns the Records in order.
+
+        A case may hold `row`, a word for the template that is no argument of the function. No cases, no rows.
+        """
+        given = [(name.format(**common, **case), {**common, **case}) for case in cases]
+        rows = [(label, {key: value for key, value in case.items() if key != "row"}) for label, case in given]
+        return self._rows(rows, function, again, sample_every_s)
 
     def _rows(self, rows, function, again, sample_every_s):
         with Progress(self.path, self.family, len(rows)) as progress:

@@ -20,16 +20,20 @@ class Environment(Strict):
 
 
 class Bf16Compute(Strict):
-    """Family 1."""
+    """Family 1. Squares from `sustained_from` on also get a sustained row; a workload product whose call would
+    take more than `call_budget_s` is refused (0: none is timed); variants keep the FLOP of the square of
+    `reference_size` (0: no variants).
+    """
 
-    square_sizes: Items[Count]
-    workload_gemms: bool
-    skew: bool
-    dtypes: Items[Dtype]
     search_budget_s: float = Field(ge=0)
     transient_s: float = Field(ge=0)
-    correct_k: Items[Count]
+    square_sizes: Items[Count]
     states: Items[Literal["burst", "sustained", "cold", "hot"]]
+    sustained_from: Count
+    call_budget_s: float = Field(ge=0)
+    reference_size: int = Field(ge=0)
+    dtypes: Items[Dtype]
+    correct_k: Items[Count]
 
 
 class MemoryBandwidth(Strict):

@@ -2,6 +2,13 @@
 
 from types import SimpleNamespace
 
+# Milliseconds where the real protocol takes seconds: for tests that want a State, not a number.
+QUICK = {
+    "burst_idle_s": 0.001, "burst_idle_cap_s": 0.001, "burst_run_s": 0.004, "burst_best_s": 0.002,
+    "settle_window_s": 0.004, "settle_min_s": 0.02, "settle_cap_s": 0.05, "condition_s": 0.004,
+    "window_s": 0.01, "adaptive_min_s": 0.004, "adaptive_max_s": 0.02,
+}  # fmt: skip
+
 
 def cpu(**changes):
     """Fields of a Device that kernels read."""

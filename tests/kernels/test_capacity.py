@@ -4,9 +4,10 @@ import json
 import sys
 
 import pytest
+import torch
 
 from escherlib.errors import Refused
-from escherlib.kernels import capacity
+from escherlib.kernels import capacity, capacity_child
 from escherlib.kernels.capacity_child import largest_size
 from tests.kernels.stand_in import cpu
 
@@ -79,21 +80,40 @@ def test_a_broken_child_gives_its_last_line(child):
         capacity.largest(cpu(), limit_gib=0.01)
 
 
-def test_a_child_that_met_its_own_limit_says_which(monkeypatch):
+@pytest.mark.parametrize(
+    ("stopped", "bounded_by"),
+    [("the host began to swap", "the host began to swap"), ("time box", "0.5 of free memory")],
+)
+def test_what_stopped_the_child_bounds_the_result_unless_it_was_only_time(monkeypatch, stopped, bounded_by):
     answer = {
-        "found_bytes": 4 * MIB,
-        "free_bytes": 16 * MIB,
-        "total_bytes": 32 * MIB,
-        "stopped": "time box",
-        "ends_ok": True,
-    }
+        "found_bytes": 4 * MIB, "touched_bytes": 3 * MIB, "free_bytes": 16 * MIB, "total_bytes": 32 * MIB,
+        "stopped": stopped, "ends_ok": True,
+    }  # fmt: skip
     monkeypatch.setattr(capacity, "ask", lambda request, timeout_s: dict(answer))
     found = capacity.largest(cpu(memory_bytes=32 * MIB))
-    assert found["bounded_by"] == "time box" and found["share_of_total_pct"] == 12.5
+    assert found["bounded_by"] == bounded_by and found["share_of_total_pct"] == 12.5
+    assert "75 % of the pages touched" in found["correct"]["how"]
+
+
+def test_pages_are_touched_until_time_or_memory_runs_out(monkeypatch):
+    request = {"reserve_bytes": 0, "time_limit_s": 60}
+    tensor = torch.zeros(2**20, dtype=torch.bfloat16)
+    monkeypatch.setattr(capacity_child, "TOUCH_BYTES", 2**20)
+    assert capacity_child.Host(request).touch(tensor) == (2**21, "all touched")
+    assert capacity_child.Host({**request, "time_limit_s": -1}).touch(tensor) == (0, "time box")
+    greedy = capacity_child.Host({**request, "reserve_bytes": 2**62})
+    assert greedy.touch(tensor) == (0, "memory reserved for the host reached")
 
 
 def test_memory_that_forgets_is_refused(monkeypatch):
-    answer = {"found_bytes": 4, "free_bytes": 8, "total_bytes": 8, "stopped": "all touched", "ends_ok": False}
+    answer = {
+        "found_bytes": 4,
+        "touched_bytes": 4,
+        "free_bytes": 8,
+        "total_bytes": 8,
+        "stopped": "all touched",
+        "ends_ok": False,
+    }
     monkeypatch.setattr(capacity, "ask", lambda request, timeout_s: dict(answer))
     with pytest.raises(Refused, match="did not hold"):
         capacity.largest(cpu())

@@ -44,6 +44,20 @@ def test_it_keeps_its_budget_and_says_so():
     assert machine.time_s == 25 and len(trail.entries) == 100
 
 
+def test_other_backends_are_tried_before_a_long_coarse_list_is_done():
+    machine = Machine(cost_s=0.25)
+    trail = machine.trail(25)
+    explore.explore(trail, COARSE, [], ["slow", "fast"])
+    phases = [entry["phase"] for entry in trail.entries]
+    assert phases[:54] == ["coarse"] * 50 + ["backend"] * 4 and phases[54] == "coarse"
+
+
+def test_one_candidate_is_measured_however_short_the_budget():
+    trail = Machine().trail(0.0)
+    assert explore.explore(trail, COARSE, [], ["slow", "fast"]) == "out of time"
+    assert len(trail.entries) == 1
+
+
 def test_what_must_be_tried_comes_first():
     machine = Machine()
     trail = machine.trail(0.7)

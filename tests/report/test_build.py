@@ -204,3 +204,9 @@ def test_chromium_prints_the_same_page(monkeypatch):
     monkeypatch.setattr(pdf, "by_weasyprint", lambda *_: None)
     made = pdf.make_pdf(PAGE.format('"Top Secret"'), "Top Secret", DAY)
     assert made.engine.startswith("Chromium (1") and made.pages == 2 and "pdftotext" in made.verified
+
+
+def test_what_is_expected_scores_like_what_is_there(marked):
+    results, scoring = marked[0], load_scoring()
+    before = scorecard.score(results, scoring, artefacts.left_out(results))
+    assert before == scorecard.score(results, scoring, artefacts.check(results))

@@ -6,7 +6,7 @@ of a card share it.
 
 from pathlib import Path
 
-from escherlib.hardware.sysfs import folders, read_int, read_text
+from escherlib.hardware.sysfs import folders, read_text
 from escherlib.hardware.telemetry.source import Reader, Source
 
 INTERVAL_S = 0.04
@@ -30,7 +30,7 @@ def open_source(job):
         _file("power_limit_w", hwmon / "power1_cap", 1e-6, slow=True),
     ]
     have = {name for reader in readers for name in reader.fields}
-    absent = {name: "no such sensor" for name in [*CLOCKS.values(), *TEMPERATURES.values(), "power_w"]}
+    absent = dict.fromkeys([*CLOCKS.values(), *TEMPERATURES.values(), "power_w"], "no such sensor")
     return Source(
         name="amdgpu sysfs",
         readers=tuple(readers),

@@ -1,4 +1,4 @@
-"""The parent's side of telemetry: start the sampler, ask it, stop it. Nothing here ever raises after start()."""
+"""The parent's side of telemetry: start the sampler, ask it, stop it. Nothing here raises."""
 
 import contextlib
 import json
@@ -18,10 +18,11 @@ COMMAND = (sys.executable, "-m", "escherlib.hardware.telemetry.sampler")
 
 
 def start(device, path, interval_s=None):
-    """Start sampling `device` into `path` (appended to). Returns a Sampler at once; its `reason` says why not.
+    """Start sampling `device` into the file `path`, appending. Returns a Sampler at once.
 
     `interval_s`: seconds between samples; default the environment's ESCHER_STAT_INTERVAL_S, else the source's
-    own. ESCHER_STAT=off starts nothing. The device is joined by its UUID or PCI address.
+    own. ESCHER_STAT=off starts nothing. Where nothing runs, the Sampler's `reason` says why. The device is
+    joined by its UUID or PCI address, never by an index.
     """
     path = Path(path).absolute()
     try:
@@ -74,11 +75,11 @@ class Sampler:
         return self._process is not None and self._process.poll() is None
 
     def latest(self):
-        """The last sample, {t_ns, field: value, …} with t_ns as time.monotonic_ns(), or None."""
+        """The last sample: {t_ns (time.monotonic_ns()), field: value, …, limit_reasons: [names]}, or None."""
         return self._ask("latest")
 
     def flush(self):
-        """Have everything sampled so far written to the file. True when it is there."""
+        """Take one more sample and have everything written to the file. True when it is there."""
         return self._ask("flush") is True
 
     @contextlib.contextmanager
@@ -113,7 +114,7 @@ class Sampler:
     def _ask(self, command):
         """Send one command and wait a moment for its answer; None where none comes.
 
-        A sampler that once kept us waiting, its driver hangs perhaps, is not waited for again until it answers.
+        A sampler that once kept us waiting (its driver hangs, perhaps) is not waited for until it answers.
         """
         if not self.running:
             return None

@@ -17,7 +17,7 @@ def header(source, interval_s, start_ns):
         "schema": SCHEMA,
         "source": source.name,
         "fields": source.fields,
-        "units": {name: UNITS[name.rpartition("_")[2]] for name in source.fields if name.rpartition("_")[2] in UNITS},
+        "units": {name: UNITS[suffix] for name in source.fields if (suffix := name.split("_")[-1]) in UNITS},
         "interval_s": interval_s,
         "averaging": {name: how for name, how in averaging.items() if how},
         "span_s": {name: span for name, span in spans.items() if span},
@@ -48,13 +48,13 @@ class Log:
             self.flush()
 
     def flush(self):
-        """Write what is kept. Lines that can't be written are counted and reported once writing works again."""
+        """Write what is kept. Lines that can't be written are counted, and told once writing works again."""
         lines, self._lines, self._flushed = self._lines, [], time.monotonic()
         if not lines:
             return
         try:
             if self._stream is None:
-                self._stream = open(self._path, "ab", buffering=0)
+                self._stream = open(self._path, "ab", buffering=0)  # noqa: SIM115 (kept open on purpose)
             told = [f'{{"lost_lines":{self._lost}}}'] if self._lost else []
             # after a failed write the file may end inside a line; an empty line costs nothing
             text = "\n" * bool(self._lost) + "\n".join([*told, *lines]) + "\n"

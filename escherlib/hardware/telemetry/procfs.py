@@ -14,6 +14,7 @@ INTERVAL_S = 0.2
 CLOCK_CPUS = 16  # a clock costs one file a CPU; on larger hosts an even pick stands for all
 CHIPS = ("k10temp", "zenpower", "coretemp", "cpu_thermal")
 ZONES = ("x86_pkg_temp", "cpu-thermal", "cpu_thermal", "soc_thermal", "acpitz")
+SINCE_LAST = "since the last sample"
 HIDDEN = "a virtual machine shows its nominal clock, not the real one"
 
 
@@ -30,8 +31,8 @@ def open_source(job):
         name="procfs",
         readers=(
             Reader(("clock_mhz",), clock, averaging=how),
-            Reader(("utilisation_pct", "steal_pct"), _utilisation(root, cpus), 1, averaging="since the last sample"),
-            Reader(("energy_j", "power_w"), _rapl(root), 2, averaging="since the last sample"),
+            Reader(("utilisation_pct", "steal_pct"), _utilisation(root, cpus), 1, averaging=SINCE_LAST),
+            Reader(("energy_j", "power_w"), _rapl(root), 2, averaging=SINCE_LAST),
             Reader(("temperature_c",), _temperature(root), slow=True),
             Reader(("load_1m",), lambda: (_load(root),), 2, slow=True),
         ),
@@ -78,14 +79,17 @@ def _mean(values, scale):
 
 
 def _utilisation(root, cpus):
-    """Busy and stolen share of the time of these CPUs since the last call, in percent."""
+    """Busy and stolen share of the time of these CPUs since the last call, in percent.
+
+    Columns of /proc/stat: user nice system idle iowait irq softirq steal.
+    """
     path, wanted = root / "proc/stat", {f"cpu{cpu}" for cpu in cpus}
     before = []
 
     def read():
         rows = [line.split() for line in path.read_text().splitlines() if line.startswith("cpu")]
         ticks = [[int(n) for n in row[1:9]] for row in rows if row[0] in wanted]
-        total = [sum(column) for column in zip(*ticks, strict=True)]  # user nice system idle iowait irq softirq steal
+        total = [sum(column) for column in zip(*ticks, strict=True)]
         last, before[:] = list(before), total
         passed = [now - then for now, then in zip(total, last, strict=False)]
         if not last or sum(passed) <= 0:

@@ -2,8 +2,8 @@
 
 The first line on stdin is the job as JSON, {stack, uuid, bdf, path, interval_s, parent}: the device's UUID
 never stands on a command line. Each further line is a command, `<number> interval <s>`, `<number> latest`,
-`<number> flush` or `<number> stop`, answered on stdout by `<number> <JSON>`. It ends by itself when stdin closes or
-the parent is gone, survives every error of a sensor, and never waits for a reader of its output.
+`<number> flush` or `<number> stop`, answered on stdout by `<number> <JSON>`. It ends by itself when stdin
+closes or the parent is gone, survives every error of a sensor, and never waits for a reader of its output.
 """
 
 import contextlib
@@ -44,10 +44,7 @@ class Sampling:
             if self.ending or time.monotonic() < self.due:
                 continue
             begun = time.monotonic()
-            try:
-                pause_s = self.sample()
-            except Exception as error:  # whatever it was, the next sample may work
-                pause_s = self.lose(reason_of(error))
+            pause_s = self.attempt()
             ended = time.monotonic()
             # a sensor that is slower than the pace leaves half the time to others
             self.due = max(self.due + pause_s, ended + (ended - begun))
@@ -91,12 +88,21 @@ class Sampling:
         elif name == "interval":
             answer = self.set_interval(value)
         elif name == "latest":
-            answer = self.row
+            answer = self.latest()
         elif name == "flush":
+            self.attempt()  # a sample behind the last window, so that its end is bracketed
             self.log.flush()
             answer = True
         with contextlib.suppress(OSError):  # nobody reads: not our concern
             os.write(self.answers, f"{number} {json.dumps(answer)}\n".encode())
+
+    def latest(self):
+        """The last row by names, with the limits that were set then."""
+        if self.row is None:
+            return None
+        mask = self.row.get("limit_mask") or 0
+        bits = self.source.limit_bits if self.source else {}
+        return {**self.row, "limit_reasons": [name for bit, name in bits.items() if mask & bit]}
 
     def set_interval(self, text):
         """Change the pace at once; `default` is the pace of the start. Returns the interval in s."""
@@ -107,10 +113,15 @@ class Sampling:
             self.event({"interval_s": self.interval_s})
         return self.interval_s
 
+    def attempt(self):
+        """One sample, whatever happens. Returns seconds until the next one."""
+        try:
+            return self.reopen() if self.source is None else self.sample()
+        except Exception as error:  # whatever it was, the next sample may work
+            return self.lose(reason_of(error))
+
     def sample(self):
         """Read every sensor once and keep the row. Returns seconds until the next one."""
-        if self.source is None:
-            return self.reopen()
         begun = time.monotonic_ns()
         slow = begun / 1e9 >= self.slow_due
         values, errors = self.read(slow)

@@ -77,7 +77,7 @@ def read_samples(path):
             restarts += [events[-1][0]] if "gap" in value else []
         else:
             broken += 1
-    series = {name: Series(tuple(at), tuple(values), tuple(restarts)) for name, (at, values) in columns.items()}
+    series = {name: Series(*map(tuple, column), tuple(restarts)) for name, column in columns.items()}
     return Samples(header, series, tuple(events), absent, idle_mask(series), broken)
 
 
@@ -90,8 +90,9 @@ def idle_mask(series):
     if masks is None:
         return 0
     used = series.get("utilisation_pct")
-    idle = dict.fromkeys(at for at, value in zip(used.at_ns, used.values, strict=True) if value == 0) if used else None
-    rows = [mask for at, mask in zip(masks.at_ns, masks.values, strict=True) if idle is None or at in idle]
-    rows = rows[:IDLE_ROWS] if idle is None else rows
+    rows = masks.values[:IDLE_ROWS]
+    if used is not None:
+        idle = {at for at, value in zip(used.at_ns, used.values, strict=True) if value == 0}
+        rows = [mask for at, mask in zip(masks.at_ns, masks.values, strict=True) if at in idle]
     bits = {bit for mask in rows for bit in range(mask.bit_length()) if mask >> bit & 1}
     return sum(1 << bit for bit in bits if 2 * sum(mask >> bit & 1 for mask in rows) >= len(rows))

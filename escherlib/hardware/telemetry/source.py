@@ -34,7 +34,11 @@ class Reader:
 
 @dataclass(frozen=True)
 class Source:
-    """An opened source. `absent`: field → why it is not there. `permanent(error)`: asking again is pointless."""
+    """An opened source.
+
+    `absent`: field → why it is not there. `permanent(error)`: whether asking again is pointless.
+    `limit_bits`: bit → name. `read_us`: what the readers cost when they were tried.
+    """
 
     name: str
     readers: tuple

@@ -46,12 +46,11 @@ def windows(samples, spans_ns):
     found["limit_reasons"], found["limit_shares"], reason = _limits(samples, spans)
     if reason:
         why["limit_reasons"] = reason
-    counts = [sum(high - low for low, high in (s.inside(*span) for span in spans)) for s in samples.series.values()]
-    return {**found, "n": max(counts, default=0), "reasons_null": why}
+    return {**found, "n": _count(samples, spans), "reasons_null": why}
 
 
 def trace(samples, start_ns, end_ns):
-    """Raw samples between two stamps: [{"t_ns": ns since start_ns, "clock_mhz", "power_w", "temperature_c"}]."""
+    """Raw samples between two stamps: [{"t_ns": since start_ns, "clock_mhz", "power_w", "temperature_c"}]."""
     samples = samples if isinstance(samples, Samples) else read_samples(samples)
     rows = {}
     for name in TRACED:
@@ -60,6 +59,12 @@ def trace(samples, start_ns, end_ns):
         for at, value in zip(series.at_ns[low:high], series.values[low:high], strict=True) if series else ():
             rows.setdefault(at, {})[name] = value
     return [{"t_ns": at - int(start_ns), **rows[at]} for at in sorted(rows)]
+
+
+def _count(samples, spans):
+    """Samples inside the windows: those of the sensor that was read most often."""
+    ranges = [[series.inside(*span) for span in spans] for series in samples.series.values()]
+    return max((sum(high - low for low, high in found) for found in ranges), default=0)
 
 
 def _over(samples, name, spans):
@@ -101,23 +106,26 @@ def _too_slow(samples, name, start, end):
     if series is None:
         return samples.why(name)
     low, high = series.inside(start, end)
-    length = end - start
-    span_ns = samples.header.get("span_s", {}).get(name, 0) * 1e9
-    spacing = _spacing(series, low, high)
-    changes = _change_ns(series, start, end) if name in RESTLESS else 0
-    for ns, phrase in (
-        (span_ns, "averaged over {}"),
-        (spacing or length, "sampled every {}"),
-        (changes, "refreshed every {}"),
+    length, spacing = end - start, _spacing(series, low, high)
+    if low == high and (spacing is None or spacing > GAP_NS):
+        return _missing(samples, series.at_ns[low - 1] if low else start, end, length)
+    for phrase, ns in (
+        ("averaged over", samples.header.get("span_s", {}).get(name, 0) * 1e9),
+        ("sampled every", spacing or 0),
+        ("refreshed every", _change_ns(series, start, end) if name in RESTLESS else 0),
     ):
         if PER_WINDOW * ns > length:
-            gap = next((what["gap"] for at, what in samples.events if start <= at <= end and "gap" in what), None)
-            if high - low == 0 and gap:
-                return f"no sample: {gap}"
-            if spacing is None:
-                return f"no sample around this window of {_time(length)}"
-            return f"{phrase.format(_time(ns))}, window {_time(length)}"
-    return None if high > low else f"no sample in this window of {_time(length)}"
+            return f"{phrase} {_time(ns)}, window {_time(length)}"
+    holes = [b - a for a, b in pairwise([start, *series.at_ns[low:high], end])]
+    if 2 * max(holes) > length:
+        return f"no sample for {_time(max(holes))} of a window of {_time(length)}"
+    return None
+
+
+def _missing(samples, since, end, length):
+    """Why there is no sample at all: the gap that the sampler noted, if it did."""
+    noted = [what["gap"] for at, what in samples.events if "gap" in what and since <= at <= end]
+    return f"no sample in this window of {_time(length)}" + (f": {noted[0]}" if noted else "")
 
 
 def _spacing(series, low, high):
@@ -169,7 +177,7 @@ def _counter_difference(series, start, end):
     if any(start < at <= end for at in series.restarts):
         return None, "sampling was interrupted in this window"
     first = max([start - GAP_NS, *(at for at in series.restarts if at <= start)])
-    last = min([end + GAP_NS, *(at for at in series.restarts if at > end)])
+    last = min([end + GAP_NS, *(at - 1 for at in series.restarts if at > end)])
     low, high = series.inside(first, last)
     points = [
         (series.at_ns[i], series.values[i])
@@ -179,8 +187,8 @@ def _counter_difference(series, start, end):
     ends = [_between(points, moment) for moment in (start, end)]
     if None in ends:
         return None, "no sample on both sides of the window"
-    if ends[1] < ends[0]:
-        return None, "the energy counter began anew in this window"
+    if any(v < u for (_, u), (_, v) in pairwise(points)):
+        return None, "the energy counter began anew around this window"
     return ends[1] - ends[0], None
 
 

@@ -1,0 +1,123 @@
+"""Which rows families 1 and 2 ask for: lists of cases for `run.sweep`, made of parameters and workload alone.
+
+A case holds the arguments of one measurement; its key `row` is the row's name and no argument. An empty list
+leaves the rows out. Imports no torch, so that a notebook can list its rows where nothing can be measured.
+"""
+
+from escherlib.accounting.workload import timed_gemms
+
+GIB, MIB, KIB = 2**30, 2**20, 2**10
+SKEWS = ((1, 1, 1), (2, 2, -2), (4, 4, -4), (-1, -1, 2), (-2, -2, 4), (-2, 2, 0), (2, -2, 0))
+FAST_SAMPLES_S = 0.005  # telemetry beside the transient: it changes within tens of milliseconds
+HEAD_TOKENS = 1024  # tokens of the batched products: enough for whole tiles, small enough to hold the scores
+
+
+def peak_search(budget_s, workload):
+    """The peak search with the workload's products as sure candidates; nothing for a budget of 0."""
+    gemms = [_shape(gemm) for gemm in _large(workload)]
+    return [{"budget_s": budget_s, "workload_gemms": gemms}] if budget_s else []
+
+
+def finalists(searched, sizes, workload, call_budget_s):
+    """Candidates for `peak.confirm`: the search's, else squares and workload products as torch takes them."""
+    found = searched[0].get("finalists") if searched else None
+    if found:
+        return found
+    shapes = [{"m": m, "n": m, "k": m} for m in sizes]
+    shapes += [_shape(gemm) for gemm in _large(workload)] if call_budget_s else []
+    return [{**shape, "backend": "auto"} for shape in shapes]
+
+
+def transient(total_s, confirmed):
+    """From idle to steady state at the shape of the burst peak; nothing for 0 s or without a peak."""
+    best = confirmed.get("best_burst")
+    return [{**best, "total_s": total_s}] if total_s and best else []
+
+
+def squares(sizes, states, sustained_from):
+    """m = n = k of each size; smaller ones than `sustained_from` get no sustained row."""
+    kept = {m: [s for s in states if s != "sustained" or m >= sustained_from] for m in sizes}
+    return [{"m": m, "n": m, "k": m, "states": kept[m]} for m in sizes if kept[m]]
+
+
+def workload_products(workload, states, call_budget_s):
+    """The distinct products of one block with their biases, fused QKV included; nothing for a budget of 0."""
+    common = {"op": "addmm", "bias": True, "states": states, "budget_s": call_budget_s}
+    return [{"row": g.name, **_shape(g), **common} for g in _large(workload) if call_budget_s]
+
+
+def epilogues(workload, states, call_budget_s, fused):
+    """Products that GELU follows, with it in their epilogue (`fused`) or in a kernel of its own."""
+    with_gelu = [gemm for gemm in _large(workload) if gemm.activation]
+    common = {"op": "addmm", "bias": True, "activation": "gelu", "fused": fused, "states": states}
+    return [
+        {"row": f"{gemm.name}_gelu", **_shape(gemm), **common, "budget_s": call_budget_s}
+        for gemm in with_gelu
+        if call_budget_s
+    ]
+
+
+def with_bias(size):
+    """The reference square with a bias; nothing for size 0."""
+    return [{"row": str(size), "m": size, "n": size, "k": size, "op": "addmm", "bias": True}] if size else []
+
+
+def batched(size, workload):
+    """Per-head products of attention on at most HEAD_TOKENS tokens, all heads at once; nothing for size 0."""
+    if not size:
+        return []
+    queries, keys = min(workload.query_tokens, HEAD_TOKENS), min(workload.kv_tokens, HEAD_TOKENS)
+    shapes = {"scores": (queries, keys, workload.head_dim), "values": (queries, workload.head_dim, keys)}
+    return [
+        {"row": name, "m": m, "n": n, "k": k, "op": "bmm", "batch": workload.heads}
+        for name, (m, n, k) in shapes.items()
+    ]
+
+
+def skewed(size):
+    """Shapes with the FLOP of the reference square in other proportions: each side times a power of two."""
+    found = []
+    for up_m, up_n, up_k in SKEWS:
+        if size and up_m + up_n + up_k == 0:
+            found.append({"m": _scaled(size, up_m), "n": _scaled(size, up_n), "k": _scaled(size, up_k)})
+    return found
+
+
+def formats(dtypes, size):
+    """The dtype ladder at the reference square; nothing for size 0."""
+    return [{"dtype": dtype, "m": size, "n": size, "k": size} for dtype in dtypes if size]
+
+
+def variant_states(kind):
+    """State of rows that only compare variants: a GPU's burst, which rests between tries and so starts each
+    row alike; on a CPU host sustained, since its calls may be too long for a burst.
+    """
+    return ["burst"] if kind == "gpu" else ["sustained"]
+
+
+def numerics(dtypes, depths):
+    """Every format at every depth K."""
+    return [{"dtype": dtype, "k": k} for dtype in dtypes for k in depths]
+
+
+def streams(ops, sizes_mib):
+    """Every operation at every size; sizes are of one buffer."""
+    return [{"op": op, "bytes_per_buffer": size * MIB} for op in ops for size in sizes_mib]
+
+
+def working_sets(sizes_kib):
+    """Working sets of the cache curve, source and destination together."""
+    return [{"bytes": size * KIB} for size in sizes_kib]
+
+
+def _large(workload):
+    """The products worth timing; those of the time embedding have a handful of rows and are not."""
+    return [gemm for gemm in timed_gemms(workload) if not gemm.name.startswith("time_")]
+
+
+def _shape(gemm):
+    return {"m": gemm.m, "n": gemm.n, "k": gemm.k}
+
+
+def _scaled(size, power):
+    return size << power if power >= 0 else size >> -power
