@@ -60,7 +60,7 @@ def compose(results, score, config, kind, marking="", left_out=(), embed=True):
     ]
     render = (lambda part: part.to_markdown()) if kind == "md" else (lambda part: part.to_html())
     found = [Section(part.anchor, "", part.title, render(part), first=part is before[0]) for part in before]
-    found += [Section(c.anchor, "", c.title, c.body, c.status, family=True) for c in chapters]
+    found += [Section(c.anchor, "", c.title, c.body, c.status, family=c.status != "not_run") for c in chapters]
     found += [Section(part.anchor, "", part.title, render(part), first=part is after[0]) for part in after]
     sections = tuple(replace(section, number=str(number)) for number, section in enumerate(found, start=1))
     figures = tuple(figure for chapter in chapters for figure in chapter.figures)

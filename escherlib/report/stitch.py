@@ -45,7 +45,7 @@ def chapter(results, family, kind, embed=True):
     parts = [_render(card, kind) for card in _notices(results, family, entry, notebook)]
     if notebook is not None:
         parts.append(_markdown(notebook, walk) if kind == "md" else _html(notebook, walk))
-    if notebook is None or entry["status"] != "finished":
+    if results.rows(family) and (notebook is None or entry["status"] != "finished"):
         title = "Records"
         parts += _own_charts(results, family, walk)
         parts += [

@@ -21,6 +21,7 @@ class Protocol:
     burst_best_s: float = 0.02  # a try is the fastest run of whole calls of at least this
     burst_tries: int = 3
     burst_recovered: float = 0.01
+    burst_cap_s: float = 16.0  # no longer idle is tried once a row's burst has taken this
     settle_window_s: float = 1.0
     settle_min_s: float = 6.0
     settle_cap_s: float = 45.0
@@ -38,6 +39,7 @@ class Protocol:
 
 GPU = Protocol()
 CPU = Protocol(
+    burst_idle_cap_s=1.0, burst_recovered=0.05, burst_cap_s=4.0,
     settle_window_s=0.5, settle_cap_s=10.0, settle_min_s=3.0, condition_s=0.3, condition_rel=0.02, window_s=0.5, drift_rel=0.05, ci_rel=0.01
 )
 

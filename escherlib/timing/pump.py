@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from typing import Callable
 
 
+MOST_CALLS = 65536  # calls in one batch
+STUCK_S = 2.0  # a stream ends this long after three times the time it should take, whatever the timer reads
+
+
 @dataclass(frozen=True)
 class Work:
     """A batch: `run()` enqueues `calls` calls. How it is timed, and what the host needs to enqueue one call."""
@@ -29,6 +33,8 @@ def estimate_call_s(call, clock, least_s=2e-3, most_calls=4096):
         host_ns, last = clock.now_ns() - begun, clock.record()
         clock.wait(last)
         took_ns = clock.elapsed_ns(first, last)
+        if took_ns <= 0:  # a timer that reads nothing: the host's clock bounds it
+            took_ns = clock.now_ns() - begun
         if took_ns >= least_s * 1e9 or count >= most_calls:
             return max(took_ns, 1) / count / 1e9, host_ns / count / 1e9
         count = min(most_calls, max(2 * count, round(count * 1.5 * least_s * 1e9 / max(took_ns, 1))))
@@ -38,7 +44,7 @@ def make_work(call, clock, protocol, *, batch_s=None, graph_below_s=0.0):
     """Work whose batch lasts at least `batch_s`: single calls where they are long, else many calls or a graph."""
     call_s, host_s = estimate_call_s(call, clock)
     batch_s = batch_s or protocol.batch_s
-    calls = max(1, -int(-batch_s // call_s))
+    calls = min(MOST_CALLS, max(1, -int(-batch_s // call_s)))
     share = host_s / call_s if clock.can_graph else None
     note = None
     if clock.can_graph and (share > protocol.host_share or call_s < graph_below_s):
@@ -70,7 +76,10 @@ def stream(work, clock, protocol, *, least_s, least_samples=1, most_samples=None
     clock.wait(pending[0])
     start_ns = clock.now_ns()
     total_ns = 0
+    stuck_ns = start_ns + (3 * least_s + STUCK_S) * 1e9
     while total_ns < least_s * 1e9 or len(samples) < least_samples:
+        if total_ns < least_s * 1e9 and clock.now_ns() > stuck_ns and len(samples) >= least_samples:
+            break
         while len(pending) <= ahead:
             work.run()
             pending.append(clock.record())

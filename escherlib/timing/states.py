@@ -34,6 +34,7 @@ def burst(call, clock, *, tries=None, idle_s=None, protocol=None):
         empty = pump.Work(lambda: None, 1, clock.timed_as, call_s)
         return _state("burst", [], empty, [], text, p, clock, text, tries=[])
     work = pump.make_work(call, clock, p, graph_below_s=p.short_call_s)
+    begun = clock.now_ns()
     count = max(p.burst_run_calls, -int(-p.burst_run_s // (work.call_s * work.calls)))
     while True:
         done = [_one_try(work, clock, p, idle_s, count) for _ in range(tries)]
@@ -45,7 +46,8 @@ def burst(call, clock, *, tries=None, idle_s=None, protocol=None):
         if apart is not None and apart <= p.burst_recovered:
             stop, label = f"first and last of {tries} tries {100 * apart:.2f} % apart", None
             break
-        if idle_s >= p.burst_idle_cap_s or apart is None:
+        spent_s = (clock.now_ns() - begun) / 1e9
+        if idle_s >= p.burst_idle_cap_s or apart is None or spent_s >= p.burst_cap_s:
             stop, label = f"first and last try still apart after {idle_s:g} s of idle", "burst not recovered"
             break
         idle_s = min(2 * idle_s, p.burst_idle_cap_s)

@@ -22,7 +22,7 @@ def test_a_burst_that_idling_does_not_restore_says_so_after_trying_longer():
     clock = SimClock(lambda busy_s, idle_s, i: 1_000_000 + 60 * i)
     burst = states.burst(clock.call, clock)
     assert burst["label"] == "burst not recovered"
-    assert burst["idle_s"] == 8.0
+    assert burst["idle_s"] >= 4.0  # doubled until the row's time was up
     assert burst["tries"][0]["samples_ns"]
 
 
@@ -75,10 +75,10 @@ def test_samples_span_the_window():
 
 
 def test_conditioning_goes_on_until_the_kernel_is_steady():
-    clock = SimClock(capped(after_s=1.6))
+    clock = SimClock(lambda busy_s, idle_s, i: 1_250_000 - 250_000 * 0.5 ** (busy_s / 0.4))
     found = states.sustained(clock.call, clock)
-    assert found["condition_s"] > 1.6
-    assert found["median_s"] == pytest.approx(1.25e-3, rel=1e-3) and found["label"] is None
+    assert found["condition_s"] > 1.5
+    assert found["median_s"] == pytest.approx(1.25e-3, rel=0.01) and found["label"] is None
 
 
 def test_a_window_that_slows_down_is_drifting_and_noise_is_not():
@@ -144,7 +144,7 @@ def test_adaptive_stops_by_interval_or_by_cap_and_says_which():
     clock = SimClock(lambda *_: 1_000_000)
     assert states.adaptive(clock.call, clock)["stop"].startswith("interval ± 0.00 %")
     source = random.Random(2)
-    clock = SimClock(lambda *_: source.choice([1_000_000, 2_000_000]))
+    clock = SimClock(lambda *_: max(1, source.gauss(1_000_000, 300_000)))
     assert states.adaptive(clock.call, clock, max_s=0.5)["stop"].startswith("time cap of 0.5 s")
 
 
