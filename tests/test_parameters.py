@@ -247,7 +247,7 @@ def test_suite_parameters_are_plain_and_belong_to_families():
 
 
 def test_suite_mistakes(override):
-    change = ("reference_size: 512", "reference_size: 512\n      reference_sise: 1")
+    change = ("reference_size: 256", "reference_size: 256\n      reference_sise: 1")
     assert "families.01_bf16_compute.cpu.reference_sise: unknown key; did you mean 'reference_size'?" in one_line(
         parameters.load_suite, "smoke", override("suites/smoke.yaml", change)
     )

@@ -1,5 +1,5 @@
 """`python3 -m escherlib.bootstrap …`. Old Pythons can read it, to say what is wrong."""
-# ruff: noqa: UP031, RUF005
+# ruff: noqa: UP031
 
 import os
 import shutil

@@ -33,6 +33,8 @@ def run(arguments):
     shown = commands.add_parser("help", help="targets and variables of make")
     shown.add_argument("--markdown", action="store_true", help="the table of variables for the README")
     commands.add_parser("clean", help="remove caches")
+    doctor = commands.add_parser("doctor", help="does this interpreter's stack fit the device?")
+    doctor.add_argument("--device", default="auto")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _dispatch(parser.parse_args(arguments))
@@ -65,6 +67,10 @@ def _dispatch(options):
         say(variables.help_markdown() if options.markdown else variables.help_text())
     elif options.command == "clean":
         clean()
+    elif options.command == "doctor":
+        from escherlib.bootstrap.doctor import run_doctor
+
+        return run_doctor(options.device)
     else:
         asked = ("device", "torch", "torch_index_url", "venv", "params")
         given = {name.upper(): getattr(options, name) for name in asked if getattr(options, name) is not None}
@@ -97,6 +103,8 @@ def command_of(goal, arguments):
     """Arguments of the interpreter for a goal that runs in the environment."""
     if goal == "test":
         return ["-m", "pytest", *arguments]
+    if goal == "doctor":  # answers where click is missing too
+        return ["-m", "escherlib.bootstrap", goal, *arguments]
     if goal != "lab":
         return ["-m", "escherlib", goal, *arguments]
     start = "notebooks/START.ipynb" if (ROOT / "notebooks" / "START.ipynb").is_file() else "notebooks"
@@ -126,7 +134,7 @@ def set_up(goal, given, python_given=False):
             raise SetupError(
                 "VENV=none installs nothing, so TORCH= and TORCH_INDEX_URL= can't be followed; leave them out"
             )
-        return active_interpreter(goal)
+        return Path(sys.executable) if goal == "doctor" else active_interpreter(goal)
     from escherlib.bootstrap.fit import require_fit
     from escherlib.bootstrap.install import prepare, system_packages
 

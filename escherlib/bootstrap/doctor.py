@@ -103,7 +103,7 @@ def run_doctor(spec="auto"):
 def _torch_rows(kind, problems):
     ok, answer = ask(TORCH)
     if not ok:
-        problems.append(f"torch can't be imported ({answer}); run `make setup`")
+        problems.append(f"torch can't be imported ({answer})")
         return [("torch", f"– ({answer})")]
     facts = json.loads(answer)
     if kind != "cpu" and facts["build"] != kind:
@@ -134,7 +134,7 @@ def _packages_rows(problems):
     if not lack:
         return [("packages", "complete")]
     listed = ", ".join(f"{wanted} (has {version})" if version else wanted for wanted, version in lack)
-    problems.append(f"missing packages: {listed}; run `make setup`, or install them yourself with VENV=none")
+    problems.append("packages are missing (run `make setup`, or install them yourself with VENV=none)")
     return [("packages", f"missing: {listed}")]
 
 
@@ -143,11 +143,14 @@ def pdf_engine():
     ok, answer = ask(WEASYPRINT)
     if ok:
         return f"WeasyPrint {answer}"
-    line = packages.apt_line(packages.missing(packages.REPORT) or packages.REPORT)
+    absent = answer.startswith("ModuleNotFoundError")
+    line = (
+        "not installed" if absent else packages.apt_line(packages.missing(packages.REPORT) or packages.REPORT)
+    )
     browser = next(filter(None, map(shutil.which, packages.BROWSERS)), None)
     if browser:
-        return f"{browser} (WeasyPrint can't: {answer}; {line})"
-    return f"none: {line}"
+        return f"{browser} (WeasyPrint: {line})"
+    return f"none (WeasyPrint: {line})"
 
 
 def _optional(package, code):

@@ -107,7 +107,7 @@ def _make_venv(path):
     log = path / LOG
     _require_ensurepip(log)
     command = [sys.executable, "-m", "venv", path]
-    code, output = run_step("virtual environment", command, log, pip_environment())
+    code, output = run_step("virtual environment", command, log, pip_environment(path))
     if code != 0:
         raise SetupError(f"the virtual environment could not be made: {last_error(output)}; log: {log}")
     settings = path / "share/jupyter/lab/settings"
@@ -136,7 +136,7 @@ def _install_torch(path, request, kept, source):
         say(f"  torch {kept['torch']} of {sys.executable} is kept")
         folder = next((path / "lib").glob("python*/site-packages"))
         # an old setuptools that venv brings along would hide the one that this torch was installed with
-        run_logged(pip(python, "uninstall", "--quiet", "--yes", "setuptools"), log, pip_environment())
+        run_logged(pip(python, "uninstall", "--quiet", "--yes", "setuptools"), log, pip_environment(path))
         (folder / "escher_kept_torch.pth").write_text("\n".join(kept["places"]) + "\n")
         return "keep", None
     if source is None:
@@ -148,7 +148,7 @@ def _install_torch(path, request, kept, source):
         nowhere.mkdir(exist_ok=True)
         title, environment["PIP_FIND_LINKS"] = f"torch from {title}", nowhere.resolve().as_uri()
     code, output = run_step(
-        title, pip(python, *INSTALL, *source.arguments), log, pip_environment(**environment)
+        title, pip(python, *INSTALL, *source.arguments), log, pip_environment(path, **environment)
     )
     shutil.rmtree(path / "wheel", ignore_errors=True)
     if code != 0:
@@ -163,7 +163,9 @@ def _install_rest(path, tests):
         listing.write("\n".join(wanted) + "\n")
         listing.flush()
         command = pip(envs.python_in(path), *INSTALL, "--requirement", listing.name, "--editable", ROOT)
-        code, output = run_step(f"{len(wanted)} packages and what they need", command, log, pip_environment())
+        code, output = run_step(
+            f"{len(wanted)} packages and what they need", command, log, pip_environment(path)
+        )
     if code != 0:
         hint = "offline: VENV=none with a Python that has them"
         raise SetupError(f"packages could not be installed: {last_error(output)}; log: {log}; {hint}")
@@ -173,6 +175,7 @@ def _finish(path, known):
     """Import everything once; then the stamp, which makes the environment a finished one."""
     facts = verify(envs.python_in(path), path / LOG)
     facts.pop("places")
+    shutil.rmtree(path / "tmp", ignore_errors=True)
     made = {
         "state": envs.READY,
         "lists": envs.lists_hash(),

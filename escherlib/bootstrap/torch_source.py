@@ -156,7 +156,7 @@ def local_wheel(requirement, python, work, folder=None):
     shutil.rmtree(place, ignore_errors=True)
     links = {"PIP_FIND_LINKS": _folder(folder).resolve().as_uri()} if folder else {}
     command = pip(python, "download", "--quiet", "--no-deps", "--no-index", requirement, "--dest", place)
-    code, _ = run_logged(command, Path(work) / "setup.log", pip_environment(**links))
+    code, _ = run_logged(command, Path(work) / "setup.log", pip_environment(work, **links))
     wheels = sorted(place.glob("torch-*.whl")) if code == 0 else []
     if not wheels or not (folder or is_cpu_build(wheel_needs(wheels[-1]))):
         shutil.rmtree(place, ignore_errors=True)
@@ -191,7 +191,7 @@ def default_index(requirement, python, work, cpu_only=False):
     command = pip(
         python, "install", "--quiet", "--dry-run", "--ignore-installed", "--report", report, requirement
     )
-    code, output = run_logged(command, Path(work) / "setup.log", pip_environment())
+    code, output = run_logged(command, Path(work) / "setup.log", pip_environment(work))
     if code != 0:
         raise SetupError(
             f"no {requirement} can be reached for Python {platform.python_version()} ({_reason(output)}); "

@@ -255,6 +255,8 @@ def _cache_sentences(results):
     if len(found) < 2:
         return []
     (top_size, top), (last_size, last) = max(found, key=lambda entry: entry[1]), max(found)
+    if top_size == last_size:
+        return []  # the curve ends before memory does
     return [
         f"From cache a copy reaches {number(top)} GB/s at a working set of {size_text(top_size)}, {top / last:.1f}× the rate at "
         f"{size_text(last_size)}."

@@ -77,7 +77,7 @@ def search(
 
 @method(version=1)
 def confirm(
-    device, *, candidates, rounds=2, window_s=None, tries=PEAK_TRIES, dtype=None, fill="normal", protocol=None
+    device, *, candidates, rounds=3, window_s=None, tries=PEAK_TRIES, dtype=None, fill="normal", protocol=None
 ):
     """The `peak` record: the device is settled, then the candidates are timed again, apart from their
     ranking.

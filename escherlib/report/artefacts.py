@@ -54,9 +54,7 @@ def left_out_reason(results, artefact):
     for family in artefact.families:
         entry = outcome(results, family)
         if entry["status"] == "not_run":
-            return (
-                f"family {family_title(results, family)} not run: {entry.get('reason') or 'no reason given'}"
-            )
+            return f"{family_title(results, family)}: {entry.get('reason') or 'not run'}"
     return None
 
 

@@ -14,7 +14,8 @@ from escherlib.report.facts import (
     sentence,
 )
 
-COMPUTE, BANDWIDTH, CAPACITY = "01_bf16_compute", "02_memory_bandwidth", "03_memory_capacity"
+ENVIRONMENT, COMPUTE = "00_environment", "01_bf16_compute"
+BANDWIDTH, CAPACITY = "02_memory_bandwidth", "03_memory_capacity"
 
 
 def system_card(results):
@@ -149,7 +150,26 @@ def _capacity_ceiling(results):
     )
 
 
-CEILINGS = {COMPUTE: _compute_ceiling, BANDWIDTH: _bandwidth_ceiling, CAPACITY: _capacity_ceiling}
+def _environment_ceiling(results):
+    """All that is promised of this device: the first lines of each family, and the power it may draw."""
+    profile = results.profile
+    others = [name for name in ("fp16", "fp8", "tf32", "fp32") if profile and profile.rated_tflops(name)]
+    told = ", ".join(f"{name} {number(profile.rated_tflops(name))} TFLOP/s" for name in others)
+    return (
+        *_compute_ceiling(results),
+        ("other formats", told),
+        *_bandwidth_ceiling(results)[:2],
+        *_capacity_ceiling(results),
+        ("rated power", profile and profile.tdp_w and f"{number(profile.tdp_w)} W"),
+    )
+
+
+CEILINGS = {
+    ENVIRONMENT: _environment_ceiling,
+    COMPUTE: _compute_ceiling,
+    BANDWIDTH: _bandwidth_ceiling,
+    CAPACITY: _capacity_ceiling,
+}
 
 
 def takeaway(results, family):

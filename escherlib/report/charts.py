@@ -27,5 +27,6 @@ __all__ = [
     "roofline",
     "search_ranking",
     "transient",
-    "usable", "workload_gemms",
+    "usable",
+    "workload_gemms",
 ]

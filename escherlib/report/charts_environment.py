@@ -16,7 +16,11 @@ def usable(results):
     layers += base.vertical_rule(100, x)
     short = [bar for bar in bars if bar["x"] < 99.5]
     told = join_words(f"{bar['name']} {bar['text']}" for bar in short or bars)
-    title = f"Less than all of it: {join_words(bar['name'] for bar in short)}" if short else "All of it may be used"
+    title = (
+        f"Less than all of it: {join_words(bar['name'] for bar in short)}"
+        if short
+        else "All of it may be used"
+    )
     caption = f"{told[0].upper()}{told[1:]}. Bars end at what this run may use; the rule is what there is."
     words = (title, "Usable share of the machine, %", f"Bar chart. {told}.", caption)
     return base.finish(layers, *words, height=30 * len(bars), margin=False)
@@ -30,12 +34,27 @@ def _shares(results):
     used = gpu.get("memory_used_bytes")
     whole = host.get("memory_total_bytes")
     yield {"name": "CPUs", "value": host.get("usable_cpus"), "of": host.get("online_cpus"), "unit": ""}
-    yield {"name": "host memory", "value": _gib(host.get("memory_limit_bytes")), "of": _gib(whole), "unit": "GiB"}
+    yield {
+        "name": "host memory",
+        "value": _gib(host.get("memory_limit_bytes")),
+        "of": _gib(whole),
+        "unit": "GiB",
+    }
     if results.kind == "gpu":
         free = memory - used if memory and used is not None else None
         yield {"name": "device memory", "value": _gib(free), "of": _gib(memory), "unit": "GiB"}
-        yield {"name": "power cap", "value": power.get("cap_w"), "of": power.get("cap_default_w"), "unit": "W"}
-        yield {"name": "clock", "value": clocks.get("application_mhz"), "of": clocks.get("max_mhz"), "unit": "MHz"}
+        yield {
+            "name": "power cap",
+            "value": power.get("cap_w"),
+            "of": power.get("cap_default_w"),
+            "unit": "W",
+        }
+        yield {
+            "name": "clock",
+            "value": clocks.get("application_mhz"),
+            "of": clocks.get("max_mhz"),
+            "unit": "MHz",
+        }
 
 
 def _gib(size):
@@ -45,7 +64,12 @@ def _gib(size):
 def _bar(name, value, of, unit):
     share = 100 * value / of
     text = f"{number(value)} of {number(of)} {unit}".strip()
-    return {"name": name, "x": min(share, 110), "text": text, "color": FILLS["sky" if share >= 99.5 else "orange"]}
+    return {
+        "name": name,
+        "x": min(share, 110),
+        "text": text,
+        "color": FILLS["sky" if share >= 99.5 else "orange"],
+    }
 
 
 __all__ = ["usable"]

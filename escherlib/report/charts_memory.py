@@ -165,6 +165,8 @@ def cache_curve(results):
     best, last = max(points, key=lambda p: p["y"]), points[-1]
     factor = best["y"] / last["y"]
     title = f"Caches give up to {number(factor)} × the bandwidth of memory"
+    if best is last:
+        title = f"Copy reaches {number(best['y'])} GB/s at the largest working set"
     told = f"{number(best['y'])} GB/s at {best['size']}, {number(last['y'])} GB/s at {last['size']}"
     ruled = f"; rules mark {join_words(f'{n} {bytes_text(s)}' for n, s in levels)}" if levels else ""
     alt_text = f"Line chart, working set on a log axis against copy bandwidth in GB/s: {told}{ruled}."

@@ -4,7 +4,7 @@ import math
 
 import altair as alt
 
-from escherlib.accounting.roofline import attainable
+from escherlib.accounting.roofline import attainable, ridge
 from escherlib.report import charts_base as base
 from escherlib.report.display import not_measured
 from escherlib.report.facts import family_title, join_words, number, percent, rate, sentence
@@ -37,11 +37,11 @@ def roofline(results, family=None):
     where = family_title(results, family) if family else "the rows of this run"
     slopes = roofs.memory_gb_s or roofs.rated_memory_gb_s
     flats = roofs.peak_sustained_tflops or roofs.rated_tflops
-    if not (slopes and flats) or not (roofs.memory_gb_s or roofs.peak_sustained_tflops):
-        return not_measured("Roofline", f"this run has {_lacking(roofs)}")
+    if not (slopes and flats):
+        return not_measured("Roofline", f"this run has not measured {_lacking(roofs)}", _redraw(family))
     points = [p for name in ([family] if family else GROUPS) for p in _points(results, name)]
     lines = _roof_lines(roofs)
-    domain_x, domain_y = _domains(points, lines, roofs.ridge_flop_per_byte)
+    domain_x, domain_y = _domains(points, lines, ridge_of(roofs)[0])
     x = base.axis_x(
         domain_x, "FLOP per byte (algorithmic)", "log", _decades(domain_x), "format(datum.value, '~g')"
     )
@@ -53,16 +53,23 @@ def roofline(results, family=None):
             labels.append((line["value"], f"{line['name']} {number(line['value'])}", line["color"]))
     layers += _ridge(roofs, domain_y, x, y) + _marks(points, x, y)
     layers += base.margin_labels(labels, y, domain_y, height=320)
-    return base.finish(layers, *_words(points, roofs, where), height=320)
+    chart = base.finish(layers, *_words(points, roofs, where), height=320)
+    if _lacking(roofs):  # a report may know more by then
+        chart = chart.properties(usermeta=chart.usermeta | {"redraw": _redraw(family)})
+    return chart
+
+
+def _redraw(family):
+    return {"chart": "roofline", "family": family}
 
 
 def _lacking(roofs):
     """Measured roofs that this run lacks, with the command that gives them; empty where it has both."""
     lacks = []
     if not roofs.peak_sustained_tflops:
-        lacks.append("no measured compute roof (run TESTCASE=compute)")
+        lacks.append("the compute roof (run TESTCASE=compute)")
     if not roofs.memory_gb_s:
-        lacks.append("no measured memory roof (run TESTCASE=bandwidth)")
+        lacks.append("the memory roof (run TESTCASE=bandwidth)")
     return join_words(lacks)
 
 
@@ -186,25 +193,23 @@ def _slope_label(line, domain_x, domain_y, x, y):
     ).encode(x=x, y=y, text="text:N")
 
 
+def ridge_of(roofs):
+    """(FLOP/byte, word before it): the measured ridge, else the rated one, else (None, "")."""
+    if roofs.ridge_flop_per_byte:
+        return roofs.ridge_flop_per_byte, ""
+    if roofs.rated_tflops and roofs.rated_memory_gb_s:
+        return ridge(roofs.rated_tflops, roofs.rated_memory_gb_s), "rated "
+    return None, ""
+
+
 def _ridge(roofs, domain_y, x, y):
-    if not roofs.ridge_flop_per_byte:
+    value, word = ridge_of(roofs)
+    if value is None:
         return []
-    at = base.data(
-        [
-            {
-                "x": roofs.ridge_flop_per_byte,
-                "y": domain_y[0],
-                "text": f"ridge {number(roofs.ridge_flop_per_byte)} FLOP/byte",
-            }
-        ]
-    )
-    rule = alt.Chart(at).mark_rule(color=MUTED, strokeDash=[2, 3]).encode(x=x)
-    text = (
-        alt.Chart(at)
-        .mark_text(align="left", baseline="bottom", dx=5, dy=-4, fontSize=11, color=MUTED)
-        .encode(x=x, y=y, text="text:N")
-    )
-    return [rule, text]
+    text = f"{word}ridge {number(value)} FLOP/byte"
+    at = alt.Chart(base.data([{"x": value, "y": domain_y[0], "text": text}]))
+    label = at.mark_text(align="left", baseline="bottom", dx=5, dy=-4, fontSize=11, color=MUTED)
+    return [at.mark_rule(color=MUTED, strokeDash=[2, 3]).encode(x=x), label.encode(x=x, y=y, text="text:N")]
 
 
 def _marks(points, x, y):
@@ -232,18 +237,17 @@ def _marks(points, x, y):
 
 
 def _words(points, roofs, where):
-    ridge = roofs.ridge_flop_per_byte
-    title = f"{sentence(where)[:-1]} on the roofline" + (
-        f": the ridge lies at {number(ridge)} FLOP/byte" if ridge else ""
-    )
+    knee, word = ridge_of(roofs)
+    title = f"{sentence(where)[:-1]} on the roofline" if points else "The roofs of this device"
+    title += f": the {word}ridge lies at {number(knee)} FLOP/byte" if knee else ""
     shares = [(percent(p["y"], under_roofs(p["x"], roofs)), p) for p in points]
     shares = [(share, p) for share, p in shares if share is not None]
-    told = f" This run has {_lacking(roofs)}." if _lacking(roofs) else ""
+    told = f" Not measured when this was drawn: {_lacking(roofs)}." if _lacking(roofs) else ""
     if shares:
         share, point = min(shares, key=lambda item: item[0])
         told = f" Furthest below its roof is {point['row']} with {share:.0f} % (sustained roofs)."
-    drawn = "bytes are the algorithmic minimum. Solid roofs are measured, dashed ones rated."
-    caption = f"{sentence(where)[:-1]}; {drawn}{told}"
+    lead = f"{sentence(where)[:-1]}; bytes are the algorithmic minimum. " if points else ""
+    caption = f"{lead}Solid roofs are measured, dashed ones rated.{told}"
     alt_text = f"Roofline, log–log, FLOP per byte against TFLOP/s, {where}, {len(points)} rows.{told}"
     return title, "Attainable throughput over arithmetic intensity, TFLOP/s; both axes log", alt_text, caption
 

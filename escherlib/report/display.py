@@ -29,12 +29,16 @@ def escape_markdown(text):
 
 @dataclass(frozen=True)
 class Card:
-    """A box with a title, and sentences (`lines`) or name-value pairs (`pairs`). `kind` is a key of LOOKS."""
+    """A box with a title, and sentences (`lines`) or name-value pairs (`pairs`). `kind` is a key of LOOKS.
+
+    `redraw` ({chart, family}) names the chart it stands for, which a report may be able to draw by then.
+    """
 
     kind: str
     title: str
     lines: tuple = ()
     pairs: tuple = ()
+    redraw: dict | None = None
 
     def to_html(self):
         """Box as HTML; text is escaped here, so callers pass plain text."""
@@ -74,13 +78,13 @@ class Card:
             "text/markdown": self.to_markdown(),
             "text/plain": self.to_text(),
         }
-        return data, {"escher": {"role": self.kind}}
+        return data, {"escher": {"role": self.kind} | ({"redraw": self.redraw} if self.redraw else {})}
 
 
 def _plain_markdown(line):
     return line.replace("<", "&lt;")
 
 
-def not_measured(title, reason):
+def not_measured(title, reason, redraw=None):
     """Box that stands where a chart or table would, and says why there is none."""
-    return Card("missing", title, (f"not measured: {reason}",))
+    return Card("missing", title, (f"not measured: {reason}",), redraw=redraw)

@@ -60,7 +60,9 @@ def compose(results, score, config, kind, marking="", left_out=(), embed=True):
     ]
     render = (lambda part: part.to_markdown()) if kind == "md" else (lambda part: part.to_html())
     found = [Section(part.anchor, "", part.title, render(part), first=part is before[0]) for part in before]
-    found += [Section(c.anchor, "", c.title, c.body, c.status, family=c.status != "not_run") for c in chapters]
+    found += [
+        Section(c.anchor, "", c.title, c.body, c.status, family=c.status != "not_run") for c in chapters
+    ]
     found += [Section(part.anchor, "", part.title, render(part), first=part is after[0]) for part in after]
     sections = tuple(replace(section, number=str(number)) for number, section in enumerate(found, start=1))
     figures = tuple(figure for chapter in chapters for figure in chapter.figures)
@@ -212,11 +214,13 @@ def _read(name):
 
 def css_string(text):
     """Any text as a CSS string: all but plain letters and digits is escaped, so nothing ends it early."""
-    return (
-        '"'
-        + "".join(c if c.isascii() and (c.isalnum() or c in " -_.,:/") else f"\\{ord(c):06x}" for c in text)
-        + '"'
-    )
+    safe = " -_.,:/"
+    # the blank after an escape belongs to it
+    return f'"{"".join(c if c.isascii() and (c.isalnum() or c in safe) else _escaped(c) for c in text)}"'
+
+
+def _escaped(char):
+    return f"\\{ord(char):06x} "
 
 
 def pill_css(config):

@@ -3,6 +3,7 @@
 import base64
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from escherlib.report import sanitise, static
@@ -24,6 +25,7 @@ LONGEST_TEXT = 20_000  # characters of one text output
 class Walk:
     """kind: html, pdf or md. prefix: of the chapter's ids. dropped: what was left out. files: name → bytes.
 
+    redrawn: ({chart, family}) → chart drawn from the records as they are now, or None.
     held: our own markup of charts, which is put in place of its marker once nbconvert has laid the chapter
     out.
     """
@@ -36,6 +38,7 @@ class Walk:
     charts: int = 0
     figures: list = field(default_factory=list)
     held: dict = field(default_factory=dict)
+    redrawn: Callable | None = None
 
 
 def visible(cell, walk):
@@ -54,13 +57,24 @@ def visible(cell, walk):
         elif kind == "error":
             yield "error", output, None
         elif kind in ("display_data", "execute_result"):
-            role = (output.metadata.get("escher") or {}).get("role")
+            told = output.metadata.get("escher") or {}
+            role, again = told.get("role"), _redrawn(output, told, walk)
             if any(mime in output.data for mime in WIDGETS):
                 walk.dropped["widgets and scripts"] += 1
+            elif again is not None:
+                yield "chart", again, caption_of(again)
             elif role == "system":
                 yield "system", None, None
             elif role != "caption":  # a chart brings its caption along
                 yield from _data(output, walk)
+
+
+def _redrawn(output, told, walk):
+    """Spec of a chart that asked to be drawn again once more is measured, or None."""
+    vega = next((output.data[mime] for mime in VEGA if mime in output.data), None)
+    meta = vega.get("usermeta") if isinstance(vega, dict) else None
+    asked = told.get("redraw") or (meta.get("redraw") if isinstance(meta, dict) else None)
+    return walk.redrawn(asked) if asked and walk.redrawn else None
 
 
 def _data(output, walk):
@@ -88,7 +102,13 @@ def _data(output, walk):
             alt or data.get("text/plain") or "Figure without a description",
         )
     elif "text/plain" in data:
-        yield "text", sanitise.plain(data["text/plain"])[:LONGEST_TEXT], None
+        yield "text", _unquoted(sanitise.plain(data["text/plain"])[:LONGEST_TEXT]), None
+
+
+def _unquoted(text):
+    """A string that was the last line of a cell, without the quotes of its repr."""
+    quoted = len(text) > 1 and text[0] == text[-1] == "'" and "\n" not in text
+    return text[1:-1] if quoted else text
 
 
 # ---- HTML and print
@@ -101,7 +121,8 @@ def to_html(cell, walk):
 
 def _html(what, content, extra, walk):
     if what == "text":
-        return f"<pre class='out'>{escape(content)}</pre>"
+        line = content.strip()
+        return f"<p class='out'>{escape(line)}</p>" if "\n" not in line else f"<pre>{escape(content)}</pre>"
     if what == "error":
         return _error_html(content, walk)
     if what == "system":

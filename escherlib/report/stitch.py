@@ -19,6 +19,7 @@ from escherlib.report.facts import family_title, outcome, status_word
 TEMPLATES = Path(__file__).with_name("templates")
 REMOVED = {"setup", "interactive", "remove", "remove-cell", "papermill-error-cell-tag"}
 HIDDEN_INPUT = {"hide-input", "results"}
+USE_OF_NOTEBOOK = {"parameters", "set-up", "setup"}  # headings whose text is for the person at the notebook
 SLACK_S = 2  # clocks of notebook and record are read to the second
 
 
@@ -40,7 +41,7 @@ def chapter(results, family, kind, embed=True):
     """Chapter of one family: its notebook, or its records where there is none; bad news on top."""
     entry = outcome(results, family)
     prefix = sanitise.anchor(family)
-    walk = outputs.Walk(kind, prefix, embed)
+    walk = outputs.Walk(kind, prefix, embed, redrawn=lambda asked: redrawn(results, asked))
     notebook = read_notebook(results.path / f"{family}.ipynb")
     parts = [_render(card, kind) for card in _notices(results, family, entry, notebook)]
     if notebook is not None:
@@ -63,6 +64,18 @@ def chapter(results, family, kind, embed=True):
         walk.dropped,
         walk.files,
     )
+
+
+def redrawn(results, asked):
+    """Spec of the chart a notebook asks for again, from the records as they are now, or None."""
+    from escherlib.report import charts
+    from escherlib.report.theme import spec_of
+
+    name, family = asked.get("chart"), asked.get("family")
+    if name not in charts.__all__:
+        return None
+    chart = getattr(charts, name)(results, family) if family else getattr(charts, name)(results)
+    return static.safe_spec(spec_of(chart)) if hasattr(chart, "to_dict") else None
 
 
 def _own_charts(results, family, walk):
@@ -130,16 +143,30 @@ def _moment(text):
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def visible_cells(notebook):
-    """Cells of the report. Where papermill injected parameters, the defaults they replace are left out."""
+def visible_cells(notebook, kind="html"):
+    """Cells of the report: no hidden ones, and no section that only tells how to use the notebook.
+
+    Where papermill injected parameters, the defaults they replace are left out; print shows neither.
+    """
     tags = [set(cell.metadata.get("tags", [])) for cell in notebook.cells]
     injected = any("injected-parameters" in found for found in tags)
     removed = REMOVED | ({"parameters"} if injected else set())
-    return [
-        cell
+    removed |= set() if kind == "html" else {"parameters", "injected-parameters"}
+    shown = [
+        cell.cell_type != "raw" and not found & removed
         for cell, found in zip(notebook.cells, tags, strict=True)
-        if not found & removed and cell.cell_type != "raw"
     ]
+    for index, cell in enumerate(notebook.cells):
+        beneath = list(
+            itertools.takewhile(
+                lambda i: notebook.cells[i].cell_type != "markdown", range(index + 1, len(shown))
+            )
+        )
+        if cell.cell_type == "markdown" and beneath and not any(shown[i] for i in beneath):
+            heading = re.match(r"#{2,6} (.+)", cell.source)
+            played = all("interactive" in tags[i] for i in beneath)
+            shown[index] = not (heading and (played or sanitise.anchor(heading[1]) in USE_OF_NOTEBOOK))
+    return [cell for cell, seen in zip(notebook.cells, shown, strict=True) if seen]
 
 
 # ---- HTML and print
@@ -150,7 +177,7 @@ def _html(notebook, walk):
     import nbformat
 
     ids, cells = set(), []
-    for cell in visible_cells(notebook):
+    for cell in visible_cells(notebook, walk.kind):
         if cell.cell_type == "markdown":
             text = sanitise.clean_html(sanitise.rendered(cell.source), walk.prefix, shift=1)
             text = _with_ids(_without_title(text), walk.prefix, ids)
@@ -231,7 +258,7 @@ def _without_empty_sections(items, level_of):
 def _markdown(notebook, walk):
     """Markdown of a notebook."""
     blocks = []
-    for cell in visible_cells(notebook):
+    for cell in visible_cells(notebook, walk.kind):
         if cell.cell_type == "markdown":
             text = sanitise.clean_markdown(cell.source, shift=1).strip()
             blocks.append(re.sub(r"^## [^\n]*\n*", "", text, count=1))

@@ -22,10 +22,10 @@ class Environment(Strict):
 class Bf16Compute(Strict):
     """Family 1. Squares from `sustained_from` on also get a sustained row; a workload product whose call would
     take more than `call_budget_s` is refused (0: none is timed); variants keep the FLOP of the square of
-    `reference_size` (0: no variants).
+    `reference_size` (0: no variants). `protocol`: changes to timing.Protocol, field → value.
     """
 
-    search_budget_s: float = Field(ge=0)
+    search_s: float = Field(ge=0)
     transient_s: float = Field(ge=0)
     square_sizes: Items[Count]
     states: Items[Literal["burst", "sustained", "cold", "hot"]]
@@ -34,6 +34,7 @@ class Bf16Compute(Strict):
     reference_size: int = Field(ge=0)
     dtypes: Items[Dtype]
     correct_k: Items[Count]
+    protocol: dict[str, int | float]
 
 
 class MemoryBandwidth(Strict):

@@ -27,7 +27,7 @@ class Protocol:
     settle_cap_s: float = 45.0
     settle_rel: float = 0.005
     condition_s: float = 1.0
-    condition_rel: float = 0.003  # medians of two halves of `condition_s` this close end the conditioning
+    condition_rel: float = 0.01  # medians of two halves of `condition_s` this close end the conditioning
     window_s: float = 1.0
     window_calls: int = 5
     drift_rel: float = 0.01

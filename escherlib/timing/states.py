@@ -6,7 +6,8 @@ from escherlib.timing import pump
 from escherlib.timing.protocol import describe, protocol_for
 from escherlib.timing.statistics import summarize, theil_sen
 
-CONDITION_CAP = 5  # conditioning ends after this many times its least time
+DRIFT_BLOCKS = 20
+CONDITION_CAP = 3  # conditioning ends after this many times its least time
 MOST_AHEAD = 4096  # batches a burst may enqueue ahead
 _last_work_ns = {}  # clock kind → end of the last timed work: seconds idle before the next
 
@@ -167,7 +168,8 @@ def drift_of(samples_ns, rel):
     for sample in good:
         times.append((total + sample / 2) / 1e9)
         total += sample
-    line = theil_sen(times, [float(s) for s in good])
+    # a power cap's control loop swings for tenths of a second: neighbouring samples are no independent witnesses
+    line = theil_sen(times, [float(s) for s in good], most=DRIFT_BLOCKS)
     if line is None:
         return None
     median, span = statistics.median(good), total / 1e9
@@ -183,7 +185,7 @@ def interleaved(calls, clock, *, window_s=3.0, rounds=2, protocol=None):
     found = {name: ([], [], []) for name in calls}
     for _ in range(rounds):
         for name, work in works.items():
-            condition(work, clock, p, p.condition_s)
+            pump.stream(work, clock, p, least_s=p.condition_s / 2)
             samples, window = pump.stream(work, clock, p, least_s=window_s, least_samples=-int(-p.window_calls // work.calls))
             found[name][0].extend(samples)
             found[name][1].append(window)

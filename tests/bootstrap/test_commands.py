@@ -13,13 +13,14 @@ from escherlib.bootstrap.console import SetupError, last_error, run_step
 from escherlib.files import ROOT
 
 PACKAGE = ROOT / "escherlib" / "bootstrap"
+MAKE = ("make", f"PYTHON={sys.executable}")
 
 
 def make(*words, **environment):
     """Run make in the project as a user would."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "ESCHER", "MFLAGS"))}
     return subprocess.run(
-        ["make", f"PYTHON={sys.executable}", *words],
+        [*MAKE, *words],
         cwd=ROOT,
         env={**kept, **environment},
         capture_output=True,
@@ -83,7 +84,7 @@ def test_the_command_gets_its_arguments_whole(tmp_path):
     marking = 'Confidential – don\'t "share" $$5'
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "ESCHER", "MFLAGS"))}
     done = subprocess.run(
-        ["make", f"PYTHON={sys.executable}", "report", "VENV=none", f"MARKING={marking}", "EMBED=0", "RUN=a b"],
+        [*MAKE, "report", "VENV=none", f"MARKING={marking}", "EMBED=0", "RUN=a b"],
         cwd=tmp_path, env=kept, capture_output=True, text=True,
     )  # fmt: skip
     expected = ["report", "--run=a b", f"--marking={marking.replace('$$', '$')}", "--no-embed"]
@@ -108,6 +109,12 @@ def test_lab_is_local_and_quiet(monkeypatch):
     assert "--ip=127.0.0.1" in command
     assert "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate" in command
     assert commands.command_of("test", []) == ["-m", "pytest"]
+    assert commands.command_of("doctor", ["--device=cpu"]) == [
+        "-m",
+        "escherlib.bootstrap",
+        "doctor",
+        "--device=cpu",
+    ]
 
 
 def test_clean_keeps_what_was_measured(tmp_path, monkeypatch, capsys):

@@ -54,7 +54,8 @@ def test_devices_that_cannot_be(spec, facts, message):
 
 def test_own_profiles_of_a_params_folder(tmp_path):
     (tmp_path / "devices.yaml").write_text(
-        "profiles:\n\n  mine:  # ours\n    display_name: 'My GPU'\n    vendor: AMD\n    device_class: gpu\nother:\n  no:\n"
+        "profiles:\n\n  mine:  # ours\n    display_name: 'My GPU'\n    vendor: AMD\n"
+        "    device_class: gpu\nother:\n  no:\n"
     )
     assert list(read_profiles(tmp_path)) == ["mine"]
     assert check_device("mine", tmp_path, [MI355X]) == "rocm"

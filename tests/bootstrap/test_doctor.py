@@ -81,9 +81,13 @@ def test_pdf_engine_falls_back(monkeypatch):
     monkeypatch.setattr(
         doctor.shutil, "which", lambda name: "/usr/bin/chromium" if name == "chromium" else None
     )
-    assert doctor.pdf_engine().startswith("/usr/bin/chromium (WeasyPrint can't: OSError: no pango")
+    assert doctor.pdf_engine().startswith("/usr/bin/chromium (WeasyPrint: ")
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     assert "apt-get install -y --no-install-recommends libpango-1.0-0" in doctor.pdf_engine()
+    monkeypatch.setattr(
+        doctor, "ask", lambda *_: (False, "ModuleNotFoundError: No module named 'weasyprint'")
+    )
+    assert doctor.pdf_engine() == "none (WeasyPrint: not installed)"
 
 
 def test_an_optional_backend_that_is_a_stranger_of_the_same_name(monkeypatch):

@@ -15,7 +15,8 @@ def made(path, label="cpu", kind="cpu", **more):
     (path / "bin").mkdir(parents=True)
     (path / "bin" / "python").symlink_to(sys.executable)
     stamp = {
-        "state": "ready", "label": label, "asked": "auto", "kind": kind, "lists": lists_hash(), "tests": True, "index": None,
+        "state": "ready", "label": label, "asked": "auto", "kind": kind,
+        "lists": lists_hash(), "tests": True, "index": None,
         "interpreter": os.path.realpath(sys.executable), "python": ".".join(map(str, sys.version_info[:3])),
     }  # fmt: skip
     write_stamp(path, {**stamp, **more})

@@ -24,7 +24,7 @@ PYTHON = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 MACHINE = __import__("platform").machine()
 
 
-def fake_wheel(folder, version="2.99.0+cpu", needs=(), module='__version__ = "2.99.0+cpu"\n'):
+def fake_wheel(folder, version="2.9.9+cpu", needs=(), module='__version__ = "2.9.9+cpu"\n'):
     """A tiny wheel that is called torch."""
     path = folder / f"torch-{version}-py3-none-any.whl"
     info = f"torch-{version}.dist-info"
@@ -53,7 +53,7 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture
 def index(tmp_path, monkeypatch):
     """A wheel index on 127.0.0.1 that has /cpu and /cu126, the latter with an old torch only."""
-    for tag, version in (("cpu", "2.99.0"), ("cu126", "2.8.0"), ("cu128", "2.97.0"), ("rocm7.1", "2.98.0")):
+    for tag, version in (("cpu", "2.9.9"), ("cu126", "2.8.0"), ("cu128", "2.97.0"), ("rocm7.1", "2.98.0")):
         (tmp_path / tag / "torch").mkdir(parents=True)
         name = f"torch-{version}%2B{tag}-{PYTHON}-{PYTHON}-manylinux_2_28_{MACHINE}.whl"
         (tmp_path / tag / "torch" / "index.html").write_text(f'<a href="/whl/{name}">{name}</a>')
@@ -77,14 +77,14 @@ def test_the_index_of_the_stack(index, monkeypatch):
     monkeypatch.setattr(torch_source, "rocm_tags", lambda: ["rocm7.2", "rocm7.1"])
     assert plan("auto", "rocm", None, TORCH).label == "rocm7.1"
     assert plan("pypi", "cuda", None, TORCH) is None
-    with pytest.raises(SetupError, match="TORCH=cu126.*has no torch>=2.9"):
+    with pytest.raises(SetupError, match=r"TORCH=cu126.*has no torch>=2.9"):
         plan("cu126", "cuda", None, TORCH)
 
 
 def test_an_own_index(index):
     assert plan("auto", "cuda", f"{index}/cu128", TORCH).label == "cu128"
     assert plan("auto", "cpu", f"{index}/cpu/", TORCH).arguments[1] == f"{index}/cpu/"
-    with pytest.raises(SetupError, match="has no torch .HTTP 404"):
+    with pytest.raises(SetupError, match=r"has no torch .HTTP 404"):
         plan("auto", "cpu", f"{index}/nothing", TORCH)
     with pytest.raises(SetupError, match="no such folder, and no URL"):
         plan("auto", "cpu", "nonsense", TORCH)
@@ -97,7 +97,7 @@ def test_an_unreachable_index_goes_on_where_it_can(monkeypatch, capsys):
     assert "unreachable (Connection refused)" in capsys.readouterr().out
     with pytest.raises(SetupError, match="no ROCm build"):
         plan("auto", "rocm", None, TORCH)
-    with pytest.raises(SetupError, match="TORCH=cu130.*unreachable"):
+    with pytest.raises(SetupError, match=r"TORCH=cu130.*unreachable"):
         plan("cu130", "cuda", None, TORCH)
 
 
@@ -121,10 +121,10 @@ def test_wheels_of_a_folder(tmp_path):
     folder.mkdir()
     work.mkdir()
     assert local_wheel(TORCH, sys.executable, work, folder=str(folder)) is None
-    fake_wheel(folder, "2.99.0+cu130", ["nvidia-cublas-cu13==1"])
+    fake_wheel(folder, "2.9.9+cu130", ["nvidia-cublas-cu13==1"])
     source = local_wheel(TORCH, sys.executable, work, folder=str(folder))
     assert source.label == "cu130"
-    assert source.arguments[0].endswith("torch-2.99.0+cu130-py3-none-any.whl")
+    assert source.arguments[0].endswith("torch-2.9.9+cu130-py3-none-any.whl")
 
 
 def test_cpu_builds_are_told_by_what_they_need(tmp_path):

@@ -55,8 +55,10 @@ def test_forwarding_keeps_values_whole():
 @pytest.mark.parametrize(
     "given, arguments",
     [
-        ({"FORCE": "1"}, ["--force"]), ({"FORCE": "0"}, []), ({"EMBED": "0"}, ["--no-embed"]), ({"EMBED": "1"}, []),
-        ({"ALL": "yes"}, ["--all"]), ({"PREPARE_SYS": "1"}, ["--prepare-sys"]), ({"VENV": "x", "TORCH": "cpu"}, []),
+        ({"FORCE": "1"}, ["--force"]), ({"FORCE": "0"}, []),
+        ({"EMBED": "0"}, ["--no-embed"]), ({"EMBED": "1"}, []),
+        ({"ALL": "yes"}, ["--all"]), ({"PREPARE_SYS": "1"}, ["--prepare-sys"]),
+        ({"VENV": "x", "TORCH": "cpu"}, []),
     ],
 )  # fmt: skip
 def test_switches(given, arguments):

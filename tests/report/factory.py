@@ -170,7 +170,12 @@ class FakeRun:
         write_json(self.root / "run.json", self.manifest)
         write_json(
             self.root / "env.json",
-            {"schema": 1, "software": {"torch": "2.13.0+fake"}, "power": {"cap_w": 700.0}},
+            {
+                "schema": 1,
+                "software": {"torch": "2.13.0+fake"},
+                "power": {"cap_w": 700.0, "cap_default_w": 700.0},
+                "host": {"usable_cpus": 2, "online_cpus": 4},
+            },
         )
         for family, rows in self.records.items():
             folder = self.root / "records" / family

@@ -9,13 +9,14 @@ from escherlib.report import cards, charts, tables
 from escherlib.report.theme import bundle, caption_of, spec_of
 
 CHARTS = {
+    "00_environment": ("usable",),
     "01_bf16_compute": ("gemm_sweep", "transient", "workload_gemms", "search_ranking", "dtype_ladder"),
     "02_memory_bandwidth": ("bandwidth", "cache_curve"),
     "03_memory_capacity": ("capacity",),
 }
 TABLES = {
     "00_environment": ("precheck", "environment"),
-    "01_bf16_compute": ("peak", "gemm", "correctness"),
+    "01_bf16_compute": ("peak", "gemm", "variants", "correctness"),
     "02_memory_bandwidth": ("bandwidth", "plateaus"),
     "03_memory_capacity": ("capacity",),
 }
@@ -51,8 +52,10 @@ def family_notebook(results, family):
         new_markdown_cell(
             "## Why it matters\n\nA limit of everything; see [memory](02_memory_bandwidth.ipynb)."
         ),
+        new_markdown_cell("## Parameters\n\nChange one and run the cells below again."),
         code("sizes = None  # sizes to measure", tags=["parameters"]),
         code("sizes = [1024]", tags=["injected-parameters"]),
+        new_markdown_cell("## Set-up\n\nTells how to hold the notebook."),
         code("from escherlib.run import open_run\nrun = open_run('x')", tags=["setup"]),
         new_markdown_cell("## System"),
         code("cards.system_card(run.results)", *shown(cards.system_card(results))),
@@ -74,7 +77,7 @@ def family_notebook(results, family):
             code(f"show(charts.{name}(run.results))", *shown(getattr(charts, name)(results)))
             for name in CHARTS.get(family, ())
         ),
-        new_markdown_cell("## Play with it"),
+        new_markdown_cell("## Play with it\n\nMove the slider."),
         code("widget()", tags=["interactive"]),
     ]
     if family in ("01_bf16_compute", "02_memory_bandwidth"):

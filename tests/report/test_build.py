@@ -182,6 +182,10 @@ def test_any_marking_is_safe_in_css_and_comes_out_whole(text):
     assert made.pages == 2
 
 
+def test_a_blank_after_an_escaped_sign_stays():
+    assert document.css_string("a · b") == '"a \\0000b7  b"'
+
+
 def test_the_same_run_gives_the_same_pdf():
     first, second = (pdf.make_pdf(PAGE.format('"m"'), "m", DAY).content for _ in range(2))
     assert first == second

@@ -6,10 +6,11 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from escherlib.report import stitch
+from escherlib.report import charts, stitch
+from escherlib.report.display import Card
 from escherlib.run import load_results
-from tests.report.factory import fake_run
-from tests.report.notebooks import add_notebooks, code
+from tests.report.factory import FakeRun, fake_run, fill_compute
+from tests.report.notebooks import add_notebooks, code, shown
 
 FAMILY = "01_bf16_compute"
 
@@ -71,6 +72,29 @@ def test_headings_without_content_are_dropped(run):
         "Measure</h3>" not in printed and "Measure</h3>" in live
     )  # its progress lines are in the HTML alone
     assert "Play with it" not in stitch.chapter(run, FAMILY, "md").body
+
+
+def test_text_for_the_person_at_the_notebook_is_left_out(run):
+    live, printed = stitch.chapter(run, FAMILY, "html").body, stitch.chapter(run, FAMILY, "pdf").body
+    assert "Tells how to hold" not in live and "Move the slider" not in live
+    assert "Change one and run" in live and "Change one and run" not in printed
+    assert "A limit of everything" in printed
+
+
+def test_a_roofline_that_lacked_a_roof_is_drawn_again(tmp_path):
+    early = FakeRun(tmp_path, profile=None)
+    fill_compute(early)
+    box = charts.roofline(load_results(early.write()), FAMILY)
+    assert "not measured" in box.to_text()
+    results = replaced(tmp_path, [code("show(…)", *shown(box)), code("again", *shown(forged()))])
+    chapter = stitch.chapter(results, FAMILY, "html")
+    assert len(chapter.figures) == 1 and "ridge lies at 152" in chapter.figures[0][1]
+    assert "not measured" not in chapter.body.split("again")[0]
+
+
+def forged():
+    """A box that asks for something which is no chart."""
+    return Card("missing", "x", ("y",), redraw={"chart": "theme", "family": "os"})
 
 
 def test_the_chapter_has_a_title_that_fits_the_machine(run):

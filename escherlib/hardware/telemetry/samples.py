@@ -82,8 +82,9 @@ def read_samples(path):
 
 
 def idle_mask(series):
-    """Limit bits set in at least half of the samples of an idle device: some devices never clear a bit.
+    """Limit bits set in every sample of an idle device: some devices never clear a bit.
 
+    Every, not most: drivers report utilisation late and keep a power cap's bit for half a second after the load.
     Idle is a utilisation of 0; where it is not known, the first samples of the file count.
     """
     masks = series.get("limit_mask")
@@ -95,4 +96,5 @@ def idle_mask(series):
         idle = {at for at, value in zip(used.at_ns, used.values, strict=True) if value == 0}
         rows = [mask for at, mask in zip(masks.at_ns, masks.values, strict=True) if at in idle]
     bits = {bit for mask in rows for bit in range(mask.bit_length()) if mask >> bit & 1}
-    return sum(1 << bit for bit in bits if 2 * sum(mask >> bit & 1 for mask in rows) >= len(rows))
+    return sum(1 << bit for bit in bits if all(mask >> bit & 1 for mask in rows))
+
