@@ -62,6 +62,8 @@ def by_weasyprint(html, marking):
         import weasyprint
     except (ImportError, OSError):
         return None
+    if not hasattr(weasyprint.urls, "URLFetcher"):  # too old to be held to what the page itself contains
+        return None
     logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # it tells of every refused image
     only_data = weasyprint.urls.URLFetcher(allowed_protocols=["data"])  # a report holds all it needs
     document = weasyprint.HTML(string=html, base_url="about:blank", url_fetcher=only_data).render()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from escherlib.report import outputs, sanitise, static, tables
 from escherlib.report.display import Card, escape
-from escherlib.report.facts import family_title, outcome, status_word
+from escherlib.report.facts import family_title, join_words, outcome, status_word
 
 TEMPLATES = Path(__file__).with_name("templates")
 REMOVED = {"setup", "interactive", "remove", "remove-cell", "papermill-error-cell-tag"}
@@ -45,7 +45,11 @@ def chapter(results, family, kind, embed=True):
     notebook = read_notebook(results.path / f"{family}.ipynb")
     parts = [_render(card, kind) for card in _notices(results, family, entry, notebook)]
     if notebook is not None:
+        missed = () if entry["status"] == "finished" else cut_off(notebook)
         parts.append(_markdown(notebook, walk) if kind == "md" else _html(notebook, walk))
+        parts += (
+            [_render(Card("missing", "Not reached", (f"{join_words(missed)}.",)), kind)] if missed else []
+        )
     if results.rows(family) and (notebook is None or entry["status"] != "finished"):
         title = "Records"
         parts += _own_charts(results, family, walk)
@@ -126,6 +130,20 @@ def read_notebook(path):
         return None
 
 
+def cut_off(notebook):
+    """Drop what lies behind the last cell that ran; returns the titles of the sections that were lost."""
+    cells = notebook.cells
+    ran = [
+        i
+        for i, cell in enumerate(cells)
+        if cell.cell_type == "code" and (cell.execution_count or cell.outputs)
+    ]
+    end = ran[-1] + 1 if ran else 0
+    lost = [re.match(r"## (.+)", cell.source) for cell in cells[end:] if cell.cell_type == "markdown"]
+    notebook.cells = cells[:end]
+    return tuple(sanitise.plain(found[1]).strip() for found in lost if found)
+
+
 def is_stale(results, family, notebook):
     """True where a record of the family ended after its notebook was last executed."""
     executed = _moment(notebook.metadata.get("papermill", {}).get("end_time"))
@@ -165,7 +183,8 @@ def visible_cells(notebook, kind="html"):
         if cell.cell_type == "markdown" and beneath and not any(shown[i] for i in beneath):
             heading = re.match(r"#{2,6} (.+)", cell.source)
             played = all("interactive" in tags[i] for i in beneath)
-            shown[index] = not (heading and (played or sanitise.anchor(heading[1]) in USE_OF_NOTEBOOK))
+            told = heading and (played or sanitise.anchor(heading[1]) in USE_OF_NOTEBOOK)
+            shown[index] = shown[index] and not told
     return [cell for cell, seen in zip(notebook.cells, shown, strict=True) if seen]
 
 

@@ -134,7 +134,7 @@ def test_limits_seen_without_those_set_at_rest(tmp_path):
     onset = [[0.5, 36, 0]]  # the cap bites before the utilisation has moved
     busy = [[0.6 + i * 0.1, 36 if i % 4 else 32, 100] for i in range(20)]
     path = trace_file(tmp_path / "t", fields, idle + onset + busy)
-    assert read_samples(path).idle_mask == 33
+    assert read_samples(path).idle_mask == 32
     found = window(path, at(0.6), at(2.5))
     assert found["limit_reasons"] == ["sw_power_cap"] and found["limit_shares"] == {"sw_power_cap": 0.75}
     assert found["utilisation_pct"]["mean"] == 100

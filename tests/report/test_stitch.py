@@ -115,11 +115,13 @@ def test_errors_become_boxes_and_papermills_own_cells_go(tmp_path):
         "error", ename="ValueError", evalue="bad", traceback=["\x1b[0;31mTraceback\x1b[0m", "line"]
     )
     red = '<span style="color:red">An Exception was encountered</span>'
+    later = [new_markdown_cell("## Charts\n\nNobody got here."), new_code_cell("y()")]
     own = new_markdown_cell(red, metadata={"tags": ["papermill-error-cell-tag"]})
-    cells = [own, new_markdown_cell("# T\n\ntext"), code("x()", failed)]
+    cells = [own, new_markdown_cell("# T\n\ntext"), code("x()", failed), *later]
     results = replaced(tmp_path, cells, failed=(FAMILY,))
     body = stitch.chapter(results, FAMILY, "html").body
     assert "An Exception was encountered" not in body and "\x1b" not in body
+    assert "Nobody got here" not in body and "Charts." in body
     assert "ValueError: bad" in body and "This family: failed" in body and "square/1024" in body
     assert "line" not in stitch.chapter(results, FAMILY, "md").body.split("ValueError: bad")[1].split("\n")[0]
 
