@@ -11,6 +11,7 @@ ALLOWED = (
     "KMP", "MIOPEN", "MKL", "NCCL", "NVIDIA_TF32", "NVIDIA_VISIBLE", "OMP", "ONEDNN", "OPENBLAS", "PYT",
     "RCCL", "ROC", "TENSILE", "TORCH", "TRITON", "UCX",
 )  # fmt: skip
+PRIVATE = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONSTARTUP", "PYTHONHISTFILE")  # folders of one machine
 SECRET = re.compile("TOKEN|KEY|SECRET|PASS|AUTH|CREDENTIAL", re.IGNORECASE)
 UUID = re.compile(
     r"\b(GPU-|MIG-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE
@@ -30,7 +31,7 @@ def safe_variables(environ=None):
     return {
         name: scrub(value, environ)
         for name, value in sorted(environ.items())
-        if name.startswith(ALLOWED) and not SECRET.search(name)
+        if name.startswith(ALLOWED) and name not in PRIVATE and not SECRET.search(name)
     }
 
 

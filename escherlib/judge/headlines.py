@@ -187,7 +187,7 @@ def _format_sentences(results, dtype):
     found = []
     emulated = [row.name.rpartition("/")[2] for row in results.rows(COMPUTE, "dtype/") if row.ok and row.get("emulated")]
     if emulated:
-        found.append(f"{', '.join(emulated)} is emulated on this device: a row to see, not a peak to judge by.")
+        found.append(f"Emulated on this device: {', '.join(emulated)}; a row to see, not a peak to judge by.")
     for state in ("sustained", "burst"):
         rates = {row.name.rpartition("/")[2]: rate_of(row, state) for row in results.rows(COMPUTE, "dtype/")}
         others = {name: value for name, value in rates.items() if value and name != dtype}

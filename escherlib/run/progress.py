@@ -10,6 +10,7 @@ class Progress:
     def __init__(self, run_path, family, total):
         self.file = run_path / "logs" / "progress.jsonl"
         self.family, self.total, self.done, self.measured = family, total, 0, 0
+        self.lacking = 0  # rows that analysis asked for and the run does not have
         self.begun, self.handle, self.last = time.monotonic(), None, None
 
     def __enter__(self):
@@ -24,6 +25,7 @@ class Progress:
         """One row is done: measured now, or loaded."""
         self.done += 1
         self.measured += not loaded
+        self.lacking += record.status == "not_measured"
         self.last = record
         if not loaded:
             self._log({"event": "row", "row": name, "status": record.status, "reason": record.reason})
@@ -38,8 +40,11 @@ class Progress:
             self._show(f"{rows}: stopped after {took_s:.1f} s")
         elif self.measured:
             self._show(f"{rows}: {self.measured} measured in {took_s:.1f} s" + self._reason())
+        elif self.total == 1 and self.lacking:
+            self._show(f"{rows}: {self.last.reason}")
         else:
-            self._show(f"{rows}: loaded from records" + self._reason())
+            lacking = f", {self.lacking} not measured with these parameters" if self.lacking else ""
+            self._show(f"{rows}: loaded from records{lacking}" + self._reason())
 
     def _reason(self):
         if self.total == 1 and self.last is not None and self.last.reason:

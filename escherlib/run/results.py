@@ -59,14 +59,30 @@ def load_results(path, target=None):
     if not (path / "run.json").is_file():
         raise UserError(f"{path}: not a run folder (no run.json); give RUN=<id> or the path of a run")
     folders = sorted(p for p in (path / "records").glob("*") if p.is_dir())
+    manifest = read_json(path / "run.json")
+    records = {folder.name: read_current(folder) for folder in folders}
+    require_one_device(path, manifest, records)
     return Results(
         path=path,
-        manifest=read_json(path / "run.json"),
+        manifest=manifest,
         env=read_json(path / "env.json") if (path / "env.json").exists() else None,
-        records={folder.name: read_current(folder) for folder in folders},
+        records=records,
         summaries={f.name: read_json(f / "summary.json") for f in folders if (f / "summary.json").exists()},
         target=target,
     )
+
+
+def require_one_device(path, manifest, records):
+    """UserError where a record was measured on another device than the run is bound to."""
+    bound = manifest.get("device", {}).get("sha")
+    for family, rows in records.items():
+        for record in rows.values():
+            found = record.meta.get("device_sha", bound)
+            if found != bound:
+                raise UserError(
+                    f"{path}: {family} {record.name} was measured on another device ({found}) than the run is bound to "
+                    f"({bound}); a run holds one set of devices: remove that record or measure all families again"
+                )
 
 
 def load_pass(path, iteration):

@@ -6,6 +6,7 @@ measures into `interactive-<date>`, where a changed parameter measures and a cel
 """
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -78,6 +79,7 @@ class Run:
         self.folder = self.path / "records" / family
         self._asked = {}  # row name → record file or None, in the order the cells ask
         self._tally = {"measured": 0, "loaded": 0, "older_code": 0}
+        self._in_vain = {}  # row name → record without a result, in analysis mode
         self._results = None
         self._measurer = None
 
@@ -107,9 +109,12 @@ class Run:
 
     @property
     def results(self):
-        """All records of the run as they stand now."""
+        """All records of the run as they stand now; where nothing is measured, rows asked for in vain say so."""
         if self._results is None:
             self._results = load_results(self.path)
+            if self._in_vain:
+                rows = {**self._results.records.get(self.family, {}), **self._in_vain}
+                self._results = replace(self._results, records={**self._results.records, self.family: rows})
         return self._results
 
     @property
@@ -151,7 +156,7 @@ class Run:
         arguments = _plain(full_arguments(function, arguments))
         found = self._find(name, function, arguments)
         if self.mode == "analyze" or (found and not again and not self._forced(found)):
-            record = found or Record(self.family, name, "not_measured", NOT_MEASURED, arguments)
+            record = found or self._not_measured(name, arguments)
             self._tally["loaded"] += found is not None
             progress.step(name, record, loaded=True)
             return record
@@ -161,6 +166,12 @@ class Run:
         self._tally["measured"] += 1
         progress.step(name, record)
         return record
+
+    def _not_measured(self, name, arguments):
+        """The record that stands where this run has none of this question; it is shown and never written."""
+        self._in_vain[name] = Record(self.family, name, "not_measured", NOT_MEASURED, arguments)
+        self._results = None
+        return self._in_vain[name]
 
     def _find(self, name, function, arguments):
         """The record of this very question, if one is usable; points current.json at it."""

@@ -129,10 +129,13 @@ def _note(run_path, family, entry, iteration):
 
 
 def _publish(working, target):
-    """Move the executed notebook into place if it is whole; half-written JSON is dropped."""
+    """Move the executed notebook into place if it is whole; half-written JSON is dropped, paths of this machine too."""
     try:
-        write_bytes(target, json.dumps(json.loads(working.read_text()), indent=1, ensure_ascii=False).encode() + b"\n")
-    except (OSError, ValueError):
+        notebook = json.loads(working.read_text())
+        for key in ("input_path", "output_path"):
+            notebook["metadata"].get("papermill", {}).pop(key, None)
+        write_bytes(target, json.dumps(notebook, indent=1, ensure_ascii=False).encode() + b"\n")
+    except (OSError, ValueError, KeyError):
         pass  # the status entry says why there is no notebook
     working.unlink(missing_ok=True)
 

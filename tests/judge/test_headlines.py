@@ -42,7 +42,7 @@ def test_findings_tell_peaks_power_and_the_lowest_workload_gemm(results):
 def test_rows_without_a_number_are_a_finding(tmp_path):
     told = takeaway(load_results(fake_run(tmp_path, kind="cpu")), COMPUTE)
     assert "dtype/fp8 refused: float8 products are not available on this CPU" in told[-1]
-    assert any("fp16 is emulated" in line for line in told)
+    assert any("Emulated on this device: fp16" in line for line in told)
 
 
 def test_best_row_and_worst_numerics(results):

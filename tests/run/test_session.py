@@ -168,3 +168,13 @@ def test_later_passes_have_records_and_pointers_of_their_own(run_path, monkeypat
     assert CALLS == [4, 4]
     assert (run_path / "iterations" / "2" / f"{FAMILY}.current.json").exists()
     assert len(load_results(run_path).records[FAMILY]) == 1
+
+
+def test_a_record_of_another_device_is_refused_on_load(run_path):
+    open_run(FAMILY).measure("square/4", count, n=4)
+    file = next((run_path / "records" / FAMILY).glob("square_4--*.json"))
+    data = read_json(file)
+    data["meta"]["device_sha"] = "other"
+    file.write_text(json.dumps(data))
+    with pytest.raises(UserError, match="square/4 was measured on another device"):
+        load_results(run_path)
