@@ -243,7 +243,7 @@ def _strided_sentences(results):
     (_, strided), (_, copy) = _largest_gb_s(results, "strided"), _largest_gb_s(results, "copy")
     if not (strided and copy):
         return []
-    return [f"The strided copy moves bytes at {percent(strided / copy)} of the plain copy's rate (whole cache lines counted)."]
+    return [f"The strided copy moves bytes at {percent(strided / copy)} of the plain copy's rate, counting only those it keeps."]
 
 
 def _cache_sentences(results):
