@@ -20,7 +20,9 @@ ORDER = (
 )  # fmt: skip
 COMMON = ("device", "suite", "workload")
 WHY_WORDS, SETUP_LINES, MEDIAN_LINES, MOST_LINES, LINE_LENGTH = 120, 6, 6, 15, 110
-DEVICE_WORDS = r"\b(H200|H100|A100|B200|V100|MI\d{3}\w?|HBM\d?\w?|Hopper|Blackwell|CDNA\d?|cuBLAS\w*|Xeon|EPYC|NVLink)\b"
+DEVICE_WORDS = (
+    r"\b(H200|H100|A100|B200|V100|MI\d{3}\w?|HBM\d?\w?|Hopper|Blackwell|CDNA\d?|cuBLAS\w*|Xeon|EPYC|NVLink)\b"
+)
 
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 each_family = pytest.mark.parametrize("path", FAMILIES, ids=lambda p: p.stem)
@@ -30,7 +32,11 @@ def read(path):
     """Notebook and its cells as (markdown cells, code cells)."""
     notebook = nbformat.read(path, as_version=4)
     cells = notebook.cells
-    return notebook, [c for c in cells if c.cell_type == "markdown"], [c for c in cells if c.cell_type == "code"]
+    return (
+        notebook,
+        [c for c in cells if c.cell_type == "markdown"],
+        [c for c in cells if c.cell_type == "code"],
+    )
 
 
 def lines_of(cell):
@@ -50,7 +56,13 @@ def headings(cells, level):
 
 
 def test_the_families_of_this_issue_are_here():
-    assert {p.stem for p in NOTEBOOKS} >= {"00_environment", "01_bf16_compute", "02_memory_bandwidth", "03_memory_capacity", "START"}
+    assert {p.stem for p in NOTEBOOKS} >= {
+        "00_environment",
+        "01_bf16_compute",
+        "02_memory_bandwidth",
+        "03_memory_capacity",
+        "START",
+    }
 
 
 @each
@@ -61,7 +73,9 @@ def test_committed_form(path):
     assert (notebook.metadata.kernelspec.name, notebook.metadata.kernelspec.language) == ("python3", "python")
     assert not {"papermill", "widgets"} & set(notebook.metadata)
     ids = [cell.id for cell in notebook.cells]
-    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-z][a-z0-9-]*", i) for i in ids), "ids are readable words"
+    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-z][a-z0-9-]*", i) for i in ids), (
+        "ids are readable words"
+    )
     for cell in code:
         assert cell.outputs == [] and cell.execution_count is None, cell.id
         assert not set(cell.metadata) - {"tags"}, cell.id
@@ -84,7 +98,9 @@ def test_headings(path):
     assert notebook.cells[0].cell_type == "markdown" and notebook.cells[0].source.startswith("# ")
     assert len(headings(markdown, 1)) == 1
     levels = [len(found) for c in markdown for found in re.findall(r"^(#+) ", c.source, flags=re.M)]
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False)), "no level is skipped"
+    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False)), (
+        "no level is skipped"
+    )
 
 
 @each
@@ -98,7 +114,9 @@ def test_code_is_plain(path):
             if isinstance(node, ast.ImportFrom):
                 assert all(alias.name != "*" for alias in node.names), cell.id
             if isinstance(node, ast.BinOp):
-                raise AssertionError(f"{cell.id}: arithmetic belongs into the library, so that a test can hold it")
+                raise AssertionError(
+                    f"{cell.id}: arithmetic belongs into the library, so that a test can hold it"
+                )
 
 
 @each
@@ -134,7 +152,7 @@ def test_order(path):
 
 @each_family
 def test_parameters_cell(path):
-    """One assignment a line with a trailing comment, since papermill shows these; the keys are those of the suites."""
+    """One assignment a line with a trailing comment, which papermill shows; keys are those of the suites."""
     _, _, code = read(path)
     (cell,) = tagged(code, "parameters")
     names = []
@@ -142,7 +160,9 @@ def test_parameters_cell(path):
         found = re.fullmatch(r"(\w+) = (\S+)  # (\S.*)", line)
         assert found, line
         names.append(found[1])
-        assert found[1] in COMMON or found[2] == "None", f"{line}: a default here would hide the suite's value"
+        assert found[1] in COMMON or found[2] == "None", (
+            f"{line}: a default here would hide the suite's value"
+        )
     assert tuple(names[:3]) == COMMON
     for suite in map(load_suite, list_suites()):
         if path.stem in suite.families:

@@ -7,7 +7,8 @@ leaves the rows out. Imports no torch, so that a notebook can list its rows wher
 from escherlib.accounting.workload import timed_gemms
 
 GIB, MIB, KIB = 2**30, 2**20, 2**10
-SKEWS = ((1, 1, 1), (2, 2, -2), (4, 4, -4), (-1, -1, 2), (-2, -2, 4), (-2, 2, 0), (2, -2, 0))
+# powers of two on m, n, k that add up to none: long K, short K, few rows, few columns
+SKEWS = ((-1, -1, 2), (-2, -2, 4), (1, 1, -2), (2, 2, -4), (-2, 2, 0), (2, -2, 0))
 FAST_SAMPLES_S = 0.005  # telemetry beside the transient: it changes within tens of milliseconds
 HEAD_TOKENS = 1024  # tokens of the batched products: enough for whole tiles, small enough to hold the scores
 
@@ -76,11 +77,8 @@ def batched(size, workload):
 
 def skewed(size):
     """Shapes with the FLOP of the reference square in other proportions: each side times a power of two."""
-    found = []
-    for up_m, up_n, up_k in SKEWS:
-        if size and up_m + up_n + up_k == 0:
-            found.append({"m": _scaled(size, up_m), "n": _scaled(size, up_n), "k": _scaled(size, up_k)})
-    return found
+    scaled = [[_scaled(size, power) for power in powers] for powers in SKEWS if size]
+    return [{"m": m, "n": n, "k": k} for m, n, k in scaled]
 
 
 def formats(dtypes, size):

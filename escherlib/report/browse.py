@@ -9,7 +9,7 @@ NOTHING = "no run and no example is here yet; `make benchmark` makes the first o
 
 
 def choices(root=None):
-    """Label → path of every run below `root` (default: the results folder), newest first, then the examples."""
+    """Label → path of every run below `root` (None: the results folder), newest first, then the examples."""
     from escherlib.run import directory
 
     root = root or directory.results_root()

@@ -55,7 +55,9 @@ def test_bandwidth_headline_is_the_median_of_the_last_sizes(results):
     headline = summarise(results, BANDWIDTH)["headline"]
     # shares of the copy rate at 2, 4 and 8 GiB: 1 − 0.25·64 MiB/size; the middle one counts
     assert headline["copy_gb_s"] == (pytest.approx(4280 * (1 - 0.25 / 64)), "GB/s")
-    assert headline["memory_roof_gb_s"][0] == headline["axpy_gb_s"][0]  # the highest of copy, add and axpy, not fill
+    assert (
+        headline["memory_roof_gb_s"][0] == headline["axpy_gb_s"][0]
+    )  # the highest of copy, add and axpy, not fill
     assert headline["fill_gb_s"][0] > headline["memory_roof_gb_s"][0]
 
 
@@ -77,7 +79,9 @@ def test_a_peak_that_was_refused_says_why(tmp_path):
     path = fake_run(tmp_path)
     folder = path / "records" / COMPUTE
     file = folder / read_json(folder / "current.json")["peak"]
-    write_json(file, {**read_json(file), "status": "refused", "reason": "no candidate gave a number", "result": {}})
+    write_json(
+        file, {**read_json(file), "status": "refused", "reason": "no candidate gave a number", "result": {}}
+    )
     summary = summarise(load_results(path), COMPUTE)
     assert summary["headline"]["bf16_peak_sustained_tflops"][0] is None
     assert "no candidate gave a number" in summary["findings"][0]

@@ -59,6 +59,12 @@ def test_sweep_names_rows_by_case_and_refuses_equal_names(run_path):
         run.sweep("square", count, [{"n": 1}, {"n": 2}])
 
 
+def test_row_is_a_word_for_the_name_and_no_argument(run_path):
+    (record,) = open_run(FAMILY).sweep("workload/{row}", count, [{"row": "o", "n": 3}])
+    assert (record.name, record.arguments) == ("workload/o", {"n": 3, "state": "sustained"})
+    assert open_run(FAMILY).sweep("none/{n}", count, []) == []
+
+
 @method(version=1)
 def refuse(device):
     """Refuses."""
@@ -127,6 +133,8 @@ def test_analysis_never_measures_and_says_what_is_missing(run_path, monkeypatch,
     missing = run.measure("square/8", count, n=8)
     assert (missing.status, missing.reason) == ("not_measured", "not measured with these parameters")
     assert run.measure("square/4", count, n=5).status == "not_measured"
+    shown = run.results.records[FAMILY]  # tables and charts read the same answer
+    assert {name: row.status for name, row in shown.items()} == {"square/4": "not_measured", "square/8": "not_measured"}
     assert sorted(p.name for p in (moved / "records" / FAMILY).iterdir()) == before
     assert CALLS == [4]
 
