@@ -1,6 +1,6 @@
 """Every notebook through papermill the way users run it: as a suite, in a moved run folder, by hand.
 
-The smoke suite on this CPU host, once for all tests. Values are real and hasty, so none is judged by its size.
+The smoke suite on this CPU host, once for all tests. Values are real and hasty: none is judged by its size.
 """
 
 import json
@@ -214,7 +214,7 @@ def test_states_are_those_asked_for(results):
 
 def test_skewed_shapes_keep_the_flop(results):
     rows = results.rows(COMPUTE, "skew/")
-    assert len(rows) == 6 and {row.get("flop") for row in rows if row.ok} == {2 * 256**3}
+    assert len(rows) == 4 and {row.get("flop") for row in rows if row.ok} == {2 * 256**3}
 
 
 def test_headlines(results):

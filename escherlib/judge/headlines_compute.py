@@ -32,7 +32,7 @@ def compute(results):
 
 
 def best_row(results, prefix, state, dtype=None):
-    """The finished row below `prefix` with the highest TFLOP/s in `state`, in one dtype where given; or None."""
+    """The finished row below `prefix` with the highest TFLOP/s in `state` (and dtype, if given), or None."""
     rows = [
         row
         for row in results.rows(COMPUTE, prefix)

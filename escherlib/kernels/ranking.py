@@ -112,7 +112,9 @@ def rank(ranker, states, coarse, workload, budget_s, now_s=time.monotonic, start
         left_s = share * budget_s - (now_s() - started_s)
         trail = explore.Trail(lambda candidate, state=state: ranker.rate(state, candidate), left_s, now_s)
         if state == "sustained":
-            shapes, musts, keep = coarse, workload, 2
+            # a host's workload products take a second each: behind the grid, or they eat its time
+            fast = ranker.device.kind == "gpu"
+            shapes, musts, keep = (coarse, workload, 2) if fast else ((*coarse, *workload), (), 2)
         else:
             best = (
                 [c[:3] for c in found["sustained"][0].best_shapes(FINALISTS)] if "sustained" in found else []

@@ -20,9 +20,9 @@ class Environment(Strict):
 
 
 class Bf16Compute(Strict):
-    """Family 1. Squares from `sustained_from` on also get a sustained row; a workload product whose call would
-    take more than `call_budget_s` is refused (0: none is timed); variants keep the FLOP of the square of
-    `reference_size` (0: no variants). `protocol`: changes to timing.Protocol, field → value.
+    """Family 1. Squares from `sustained_from` on also get a sustained row. A workload product whose call
+    would take more than `call_budget_s` is refused (0: none is timed). Variants keep the FLOP of the square
+    of `reference_size` (0: no variants). `protocol`: changes to timing.Protocol, field → value.
     """
 
     search_s: float = Field(ge=0)

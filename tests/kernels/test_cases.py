@@ -49,7 +49,7 @@ def test_gelu_follows_the_first_ffn_product_only():
 def test_skewed_shapes_keep_the_flop_and_differ():
     found = cases.skewed(1024)
     shapes = [(c["m"], c["n"], c["k"]) for c in found]
-    assert len(set(shapes)) == len(shapes) >= 6
+    assert len(set(shapes)) == len(shapes) >= 4
     assert {m * n * k for m, n, k in shapes} == {1024**3}
     assert (1024, 1024, 1024) not in shapes and min(min(s) for s in shapes) >= 64
     assert cases.skewed(0) == []
