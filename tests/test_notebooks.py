@@ -283,10 +283,18 @@ def mailed(results, tmp_path_factory):
     return target
 
 
+@pytest.fixture(scope="session")
+def no_torch(tmp_path_factory):
+    """Module path on which torch can't be imported."""
+    folder = tmp_path_factory.mktemp("no-torch")
+    (folder / "torch.py").write_text("raise ModuleNotFoundError('there is no torch here')\n")
+    return os.pathsep.join([str(folder), str(ROOT)])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_in_a_moved_folder_a_notebook_reads_and_measures_nothing(mailed, family):
+def test_in_a_moved_folder_a_notebook_reads_and_measures_nothing(mailed, no_torch, family):
     before = {p: p.stat().st_mtime_ns for p in mailed.glob("records/*/*.json") if p.name != "summary.json"}
-    verdict, notebook = execute(mailed / f"{family}.ipynb", mailed)
+    verdict, notebook = execute(mailed / f"{family}.ipynb", mailed, PYTHONPATH=no_torch)
     assert verdict["ok"], verdict
     assert {
         p: p.stat().st_mtime_ns for p in mailed.glob("records/*/*.json") if p.name != "summary.json"

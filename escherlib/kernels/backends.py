@@ -6,9 +6,8 @@
 from contextlib import contextmanager
 from functools import cache
 
-import torch
-
 from escherlib.errors import Refused
+from escherlib.kernels.lazy import torch
 
 LAYOUTS = ("nn", "nt")
 LIBRARIES = {"cpu": ("torch",), "cuda": ("cublas", "cublaslt"), "rocm": ("hipblas", "hipblaslt")}

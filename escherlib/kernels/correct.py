@@ -7,7 +7,7 @@ result that lies between two representable numbers may be rounded twice.
 
 import math
 
-import torch
+from escherlib.kernels.lazy import torch
 
 BLOCK_ELEMENTS = 2**26  # columns of the reference are taken in blocks of at most this many elements
 

@@ -2,11 +2,10 @@
 where.
 """
 
-from dataclasses import dataclass
-
-import torch
+from dataclasses import dataclass, replace
 
 from escherlib.errors import Refused, UserError
+from escherlib.kernels.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -14,18 +13,28 @@ class Format:
     """One row of the dtype ladder. `unit_roundoff` is half the spacing of numbers near 1 in the output."""
 
     name: str
-    storage: torch.dtype
-    output: torch.dtype
+    stored_as: str  # names of torch dtypes
+    given_as: str
     unit_roundoff: float
     input_mantissa_bits: int
 
+    @property
+    def storage(self):
+        """torch dtype of the operands."""
+        return getattr(torch, self.stored_as)
+
+    @property
+    def output(self):
+        """torch dtype of the result."""
+        return getattr(torch, self.given_as)
+
 
 FORMATS = {
-    "fp32": Format("fp32", torch.float32, torch.float32, 2.0**-24, 23),
-    "tf32": Format("tf32", torch.float32, torch.float32, 2.0**-24, 10),
-    "fp16": Format("fp16", torch.float16, torch.float16, 2.0**-11, 10),
-    "bf16": Format("bf16", torch.bfloat16, torch.bfloat16, 2.0**-8, 7),
-    "fp8": Format("fp8", torch.float8_e4m3fn, torch.bfloat16, 2.0**-8, 3),
+    "fp32": Format("fp32", "float32", "float32", 2.0**-24, 23),
+    "tf32": Format("tf32", "float32", "float32", 2.0**-24, 10),
+    "fp16": Format("fp16", "float16", "float16", 2.0**-11, 10),
+    "bf16": Format("bf16", "bfloat16", "bfloat16", 2.0**-8, 7),
+    "fp8": Format("fp8", "float8_e4m3fn", "bfloat16", 2.0**-8, 3),
 }
 
 
@@ -37,9 +46,7 @@ def format_of(device, dtype):
     found = FORMATS[name]
     if name == "fp8" and (device.arch or "").startswith("gfx94"):
         # CDNA3 multiplies the variant without negative zero; feeding it the other one gives wrong numbers
-        return Format(
-            "fp8", torch.float8_e4m3fnuz, found.output, found.unit_roundoff, found.input_mantissa_bits
-        )
+        return replace(found, stored_as="float8_e4m3fnuz")
     return found
 
 

@@ -2,8 +2,6 @@
 
 import math
 
-import torch
-
 from escherlib.accounting.ops import gemm_flop
 from escherlib.kernels import backends, correct, operands, products
 from escherlib.kernels.formats import (
@@ -13,6 +11,7 @@ from escherlib.kernels.formats import (
     require_supported,
     switches,
 )
+from escherlib.kernels.lazy import torch
 from escherlib.method import method
 
 EMULATION_FACTOR = 4.0

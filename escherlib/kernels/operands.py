@@ -4,11 +4,10 @@ import gc
 import math
 from pathlib import Path
 
-import torch
-
 from escherlib.errors import Refused, UserError
 from escherlib.hardware.cgroups import own_groups
 from escherlib.hardware.sysfs import parse_pairs, read_int, read_text
+from escherlib.kernels.lazy import torch
 from escherlib.timing import rotations
 
 SEED = 20260401

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
 from escherlib.accounting.ops import gemm_bytes, gemm_flop
 from escherlib.errors import Refused, UserError
 from escherlib.kernels import backends, correct, operands
 from escherlib.kernels.formats import on_matrix_unit
+from escherlib.kernels.lazy import torch
 
 OPS = ("mm", "addmm", "bmm")
 CHECKED_ROWS = {"gpu": 64, "cpu": 16}

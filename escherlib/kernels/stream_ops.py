@@ -7,10 +7,9 @@ blocks.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
 from escherlib.errors import Refused
 from escherlib.kernels import operands
+from escherlib.kernels.lazy import torch
 
 SCALAR = 1.5  # exact in every format, and no identity
 STEP = 2.0**-12  # of axpy: y grows by this share of x a call, so that thousands of calls stay finite

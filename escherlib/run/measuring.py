@@ -21,7 +21,6 @@ class Measurer:
         self.path, self.family, self.manifest = path, family, manifest
         self.device = open_device(manifest["device"].get("asked", "auto"))
         self.lost_after = None
-        self._open_rows = []  # (record, filename): measured, telemetry still to be cut
         self._sampler = None
         self._trace_file = None
 
@@ -50,8 +49,9 @@ class Measurer:
             record = self._call(record, function, sample_every_s)
         records.write_record(run.folder, filename, record)
         run.point(name, filename)
-        if record.status == "running":
-            self._open_rows.append((record, filename))
+        if record.status == "running":  # measured and safe on disk; what is left is its telemetry
+            record = self._closed(record)
+            records.write_record(run.folder, filename, record)
         if record.status == "unfinished":
             raise KeyboardInterrupt(record.reason)
         return record
@@ -98,19 +98,10 @@ class Measurer:
 
             torch.cuda.empty_cache()
 
-    def close_rows(self, run):
-        """Cut each measured row's windows out of the telemetry, mark it finished. Returns the closed Records."""
-        closed = []
-        if self._open_rows:
-            self._sampler.flush()
-            samples = self._read_samples()
-            for record, filename in self._open_rows:
-                record = _ended(_with(record, telemetry=cut(samples, record.result)), "finished", None)
-                records.write_record(run.folder, filename, record)
-                closed.append(record)
-            self._open_rows = []
-            run._results = None
-        return closed
+    def _closed(self, record):
+        """The record with its windows cut out of the telemetry, finished."""
+        self._sampler.flush()
+        return _ended(_with(record, telemetry=cut(self._read_samples(), record.result)), "finished", None)
 
     def _read_samples(self):
         from escherlib.hardware import telemetry

@@ -150,7 +150,7 @@ class Run:
                 if name in self._asked and not again and len(rows) > 1 and name in [r.name for r in done]:
                     raise UserError(f"{self.family}: the row name {name!r} stands twice in one sweep; name it apart")
                 done.append(self._row(name, function, again, arguments, sample_every_s, progress))
-            return self._completed(done)
+            return done
 
     def _row(self, name, function, again, arguments, sample_every_s, progress):
         arguments = _plain(full_arguments(function, arguments))
@@ -214,13 +214,6 @@ class Run:
             write_json(self.pointer_file(), {**pointers, name: filename})
         self._asked[name] = filename
         self._results = None
-
-    def _completed(self, done):
-        """After the last row of a sweep: cut telemetry and close the records that were measured."""
-        if self._measurer is None:
-            return done
-        closed = {record.name: record for record in self._measurer.close_rows(self)}
-        return [closed.get(record.name, record) for record in done]
 
     def finish(self, headline, findings=()):
         """Last cell: write the family summary, drop rows no longer asked for, and say what was done."""

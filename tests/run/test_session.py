@@ -186,3 +186,16 @@ def test_a_record_of_another_device_is_refused_on_load(run_path):
     file.write_text(json.dumps(data))
     with pytest.raises(UserError, match="square/4 was measured on another device"):
         load_results(run_path)
+
+
+def test_a_row_of_a_sweep_is_finished_before_the_next_one_begins(run_path):
+    @method(version=1)
+    def die_at_two(device, *, n):
+        if n == 2:
+            raise KeyboardInterrupt
+        return {"states": {}}
+
+    with pytest.raises(KeyboardInterrupt):
+        open_run(FAMILY).sweep("square/{n}", die_at_two, [{"n": 1}, {"n": 2}, {"n": 3}])
+    rows = load_results(run_path).records[FAMILY]
+    assert {name: row.status for name, row in rows.items()} == {"square/1": "finished", "square/2": "unfinished"}
