@@ -332,6 +332,13 @@ def _search_words(candidates, order, shown):
     return title, f"{shown.capitalize()} throughput by shape m×n×k and backend, TFLOP/s", alt_text, caption
 
 
+def _why_none(row, name):
+    """Why a row has no value in a state: its reason, else the label of the state."""
+    if not row.ok:
+        return f"{row.status}: {row.reason or 'no reason given'}"
+    return row.get("states", name, "label") or "no value"
+
+
 def dtype_ladder(results):
     """Best throughput of each dtype at one shape; emulated and refused ones say so."""
     rows = results.rows(FAMILY, "dtype/")
@@ -343,7 +350,7 @@ def dtype_ladder(results):
     for row in rows:
         value = values[row.name][shown]
         note = " · emulated" if row.get("emulated") else ""
-        text = f"{number(value)} TFLOP/s{note}" if value else f"{row.status}: {row.reason or 'no value'}"[:70]
+        text = f"{number(value)} TFLOP/s{note}" if value else base.shorten(_why_none(row, shown), 72)
         color = FILLS["orange"] if row.get("emulated") else FILLS["sky"]
         found.append({"name": row.name.split("/", 1)[1], "x": value or 0, "text": text, "color": color})
     native = [r for r in found if r["x"] and "emulated" not in r["text"]]
