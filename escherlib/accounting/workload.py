@@ -76,13 +76,13 @@ def block_gemms(workload):
         shapes += [(f"cross_attn.{part}", w.batch * w.text_tokens, d, w.context_dim) for part in "kv"]
     shapes.append(("cross_attn.o", rows, d, d))
     shapes += [("ffn.linear1", rows, w.ffn, d), ("ffn.linear2", rows, d, w.ffn)]
-    names = _time_names(len(w.time_gemms))
+    names = time_names(len(w.time_gemms))
     shapes += [(name, w.rows_time, n, k) for name, (k, n) in zip(names, w.time_gemms, strict=True)]
     gelu = {"ffn.linear1": "gelu"}
     return [Gemm(name, m, n, k, (name,), gelu.get(name)) for name, m, n, k in shapes]
 
 
-def _time_names(layers):
+def time_names(layers):
     """time_embed has two layers, time_proj follows where there is a third."""
     return (
         ["time_embed.linear1", "time_embed.linear2", "time_proj"]

@@ -22,7 +22,7 @@ def run(arguments):
     make = commands.add_parser("make", help="a goal of the Makefile; variables come from the environment")
     make.add_argument("goal", choices=[*variables.TARGETS])
     setup = commands.add_parser("setup", help="make or repair the environment")
-    for option in ("--device", "--torch", "--torch-index-url", "--venv", "--params"):
+    for option in ("--device", "--torch", "--torch-index-url", "--venv", "--extras", "--params"):
         setup.add_argument(option)
     setup.add_argument("--tests", action="store_true", help="also what only the tests need")
     check = commands.add_parser(
@@ -72,7 +72,7 @@ def _dispatch(options):
 
         return run_doctor(options.device)
     else:
-        asked = ("device", "torch", "torch_index_url", "venv", "params")
+        asked = ("device", "torch", "torch_index_url", "venv", "extras", "params")
         given = {name.upper(): getattr(options, name) for name in asked if getattr(options, name) is not None}
         set_up("test" if options.tests else "setup", given)
     return 0
@@ -128,8 +128,16 @@ def set_up(goal, given, python_given=False):
     device, torch = given.get("DEVICE", "auto"), given.get("TORCH", "auto").strip().lower()
     kind = check_device(device, given.get("PARAMS"))
     check_torch_word(torch, kind, device.strip().lower())
-    venv = given.get("VENV")
+    venv, extras = given.get("VENV"), given.get("EXTRAS")
+    if extras:
+        from escherlib.bootstrap.extras import read_extras
+
+        extras = read_extras(extras, kind)
     if venv == "none":
+        if extras:
+            raise SetupError(
+                "VENV=none installs nothing, so EXTRAS= can't be followed; leave it out, install it yourself"
+            )
         if torch not in ("auto", "keep") or given.get("TORCH_INDEX_URL"):
             raise SetupError(
                 "VENV=none installs nothing, so TORCH= and TORCH_INDEX_URL= can't be followed; leave them out"
@@ -138,7 +146,8 @@ def set_up(goal, given, python_given=False):
     from escherlib.bootstrap.fit import require_fit
     from escherlib.bootstrap.install import prepare, system_packages
 
-    request = Request(kind, torch, given.get("TORCH_INDEX_URL"), goal == "test", venv, python_given)
+    index, tests = given.get("TORCH_INDEX_URL"), goal == "test"
+    request = Request(kind, torch, index, tests, venv, python_given, extras or ())
     path, stamp = prepare(request)
     if goal in ("setup", "test", *variables.REPORTING):
         system_packages(path, tests=goal == "test")

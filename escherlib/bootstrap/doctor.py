@@ -53,9 +53,12 @@ OPTIONAL = {
     "flash_attn": ("flash_attn", "import flash_attn; print(flash_attn.__version__)"),
     "flash-attn-4": (
         "flash_attn",
-        "import flash_attn.cute; print(getattr(flash_attn.cute, '__version__', 'yes'))",
+        "import flash_attn.cute\nfrom importlib import metadata\n"
+        "try: print(metadata.version('flash-attn-4'))\nexcept metadata.PackageNotFoundError: print('yes')",
     ),
 }
+# shown on CUDA hosts
+HINTS = {"flash-attn-4": "`make setup EXTRAS=fa4` installs it, for Hopper and Blackwell GPUs"}
 
 
 def ask(code, *arguments, limit_s=LIMIT_S):
@@ -91,7 +94,7 @@ def run_doctor(spec="auto"):
     rows += _profile_rows(spec, problems)
     rows += _packages_rows(problems)
     rows.append(("pdf", pdf_engine()))
-    rows += [(name, _optional(*question)) for name, question in OPTIONAL.items()]
+    rows += [(name, _hinted(name, kind, _optional(*question))) for name, question in OPTIONAL.items()]
     rows.append(("numactl", shutil.which("numactl") or "–"))
     rows.append(("c++ compiler", compiler()))
     for name, text in rows:
@@ -158,6 +161,11 @@ def _optional(package, code):
         return "–"
     ok, answer = ask(code, limit_s=60)
     return answer or "yes" if ok else f"– ({answer})"
+
+
+def _hinted(name, kind, text):
+    """What a backend's row says, with the way to get it where it is lacking and could be of use."""
+    return f"{text} {HINTS[name]}" if name in HINTS and kind == "cuda" and text.startswith("–") else text
 
 
 def compiler():

@@ -20,7 +20,10 @@ READY = "ready"
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of an environment. kind: stack the device needs; torch: TORCH; index: TORCH_INDEX_URL."""
+    """What is asked of an environment. kind: stack the device needs; torch: TORCH; index: TORCH_INDEX_URL.
+
+    extras: optional backends to install, as extras.read_extras gives them.
+    """
 
     kind: str = "cpu"
     torch: str = "auto"
@@ -28,6 +31,7 @@ class Request:
     tests: bool = False
     venv: str | None = None
     python_given: bool = False
+    extras: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ def choose(request, root=ROOT):
         stamp = read_stamp(path)
         if sound(path, stamp, request.python_given) and serves(stamp, request):
             current = stamp.get("lists") == lists_hash() and (stamp.get("tests") or not request.tests)
+            current = current and {*request.extras} <= {*stamp.get("extras", ())}
             return Choice(path, "use" if current else "update", stamp)
     return _place_to_build(places[0], request)
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from escherlib.bootstrap import environments as envs
 from escherlib.bootstrap import packages, torch_source
 from escherlib.bootstrap.console import SetupError, last_error, run_logged, run_step, say, warn
+from escherlib.bootstrap.extras import add_extras
 from escherlib.bootstrap.fit import kept_torch, verify
 from escherlib.bootstrap.paths import ROOT
 from escherlib.bootstrap.pip import INSTALL, pip, pip_environment
@@ -39,6 +40,9 @@ def prepare(request):
             return choice.path, choice.stamp
         stamp = _update(choice, request) if choice.action == "update" else None
         stamp = stamp or _build(choice.path, request, torch or find_torch(request))
+        # an environment made anew gets what the one before had
+        wanted = dict.fromkeys([*choice.stamp.get("extras", ()), *request.extras])
+        stamp = add_extras(choice.path, stamp, wanted, choice.path / LOG)
     say(f"set-up: ready, torch {stamp['torch']}")
     return choice.path, stamp
 

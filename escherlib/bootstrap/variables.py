@@ -87,6 +87,8 @@ VARIABLES = (
     _setup("TORCH", "auto (default), keep, pypi, cpu, cuNNN, rocmN.N: which build of torch"),
     _setup("TORCH_INDEX_URL", "package index, or folder of wheels, that torch comes from"),
     _setup("VENV", "folder of the environment (default .venv); none: use the active Python, install nothing"),
+    _setup("EXTRAS", "comma list of optional backends to install: fa4 (flash-attn-4; Hopper, Blackwell)",
+           commands=("benchmark", "setup")),
     _setup("PYTHON", "interpreter to make the environment with (default python3)", commands=tuple(TARGETS)),
 )  # fmt: skip
 BY_NAME = {variable.name: variable for variable in VARIABLES}

@@ -1,10 +1,11 @@
-"""Which rows families 1 and 2 ask for: lists of cases for `run.sweep`, made of parameters and workload alone.
+"""Which rows families 1, 2, 4 and 5 ask for: lists of cases for `run.sweep`, made of parameters and workload alone.
 
 A case holds the arguments of one measurement; its key `row` is the row's name and no argument. An empty list
 leaves the rows out. Imports no torch, so that a notebook can list its rows where nothing can be measured.
 """
 
-from escherlib.accounting.workload import timed_gemms
+from escherlib.accounting import paths
+from escherlib.accounting.workload import block_attentions, timed_gemms
 
 GIB, MIB, KIB = 2**30, 2**20, 2**10
 # powers of two on m, n, k that add up to none: long K twice, few rows, few columns
@@ -106,6 +107,38 @@ def streams(ops, sizes_mib):
 def working_sets(sizes_kib):
     """Working sets of the cache curve, source and destination together."""
     return [{"bytes": size * KIB} for size in sizes_kib]
+
+
+def attentions(timed, backends, states, call_budget_s):
+    """Every backend forced on self and on cross attention of the timed workload."""
+    return [
+        {
+            "op": op.name, "backend": backend, "query_tokens": op.query_tokens, "kv_tokens": op.kv_tokens,
+            "heads": timed.heads, "head_dim": timed.head_dim, "states": states, "budget_s": call_budget_s,
+        }
+        for op in block_attentions(timed)
+        for backend in backends
+    ]  # fmt: skip
+
+
+def kernels(timed, path):
+    """The launches of one path, one row each; what both paths launch alike is a row of the optimized one alone."""
+    listed = [k for k in paths.kernels(timed, path) if path == "optimized" or k.path != "shared"]
+    return [{"row": kernel.row, "path": path, "kernel": kernel.name} for kernel in listed]
+
+
+def rope():
+    """The optional rotary embedding of the default path, which stands in no sum."""
+    return [{"row": "op/default/rope", "path": "default", "kernel": "rope"}]
+
+
+def scopes(path_names, scope_names, backends):
+    """Every scope of every path; the attention backends are a choice of the optimized path alone."""
+    return [
+        {"path": path, "scope": scope, "backends": backends if path == "optimized" else {}}
+        for path in path_names
+        for scope in scope_names
+    ]
 
 
 def _large(workload):

@@ -116,14 +116,28 @@ class Measurer:
 
 
 def cut(samples, result):
-    """Telemetry of every state of a result over that state's own windows, and the raw trace where one was asked for."""
+    """Telemetry of every state of a result over that state's own windows, and the raw trace where one was asked for.
+
+    States stand under `states`; one that stands elsewhere is named by its place (`floor.state`, `brackets.0`).
+    """
     from escherlib.hardware import telemetry
 
-    states = {name: state for name, state in (result.get("states") or {}).items() if state and state.get("windows_ns")}
+    states = {**dict(_states(result.get("states") or {})), **dict(_states({**result, "states": None}))}
     found = {name: telemetry.windows(samples, state["windows_ns"]) for name, state in states.items()}
     if result.get("trace_ns"):
         found["trace"] = telemetry.trace(samples, *result["trace_ns"])
     return found
+
+
+def _states(value, place=()):
+    """(place, State) of every State in a result, however deep."""
+    if isinstance(value, dict) and value.get("state") and value.get("windows_ns"):
+        yield ".".join(place), value
+    elif isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in items:
+            if isinstance(part, (dict, list)):
+                yield from _states(part, (*place, str(name)))
 
 
 def _with(record, **changes):

@@ -9,6 +9,8 @@ TESTCASES = {
     "compute": ["01_bf16_compute"],
     "bandwidth": ["02_memory_bandwidth"],
     "capacity": ["03_memory_capacity"],
+    "workload": ["04_workload_ops"],
+    "e2e": ["05_e2e_mfu"],
 }
 AFTERWARDS = ("score", "report")  # cases that measure nothing: they re-make score and report of a run
 

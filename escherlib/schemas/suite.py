@@ -53,6 +53,37 @@ class MemoryCapacity(Strict):
     limit_gib: Positive | None
 
 
+class WorkloadOps(Strict):
+    """Family 4. `attention_backends`: names of kernels/attention.py, or `auto` for all. A launch that would take more
+    than `call_budget_s` is refused. `depth_captured`: blocks of the stack whose operands are timed. `chunk_budget_s`:
+    seconds of the sustained peak one chunk may cost before a CPU host times less than the whole workload.
+    """
+
+    attention_backends: Items[Text]
+    states: Items[Literal["burst", "sustained", "cold", "hot"]]
+    call_budget_s: Positive
+    depth_captured: Count
+    chunk_budget_s: Positive
+    protocol: dict[str, int | float]
+
+
+class EndToEnd(Strict):
+    """Family 5. `chunks` of each scope, the first dropped; `floor_forwards` of the matrix floor in each turn.
+    Each of `compile_modes` may take `compile_budget_s`. `floor_random`: also the floor on normal random values.
+    """
+
+    chunks: int = Field(ge=2)
+    paths: Items[Literal["default", "optimized"]]
+    scopes: Items[Literal["eager", "compiled"]]
+    compile_modes: Items[Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]]
+    compile_budget_s: Positive
+    chunk_budget_s: Positive
+    floor_forwards: Count
+    floor_random: bool
+    in_situ: bool
+    protocol: dict[str, int | float]
+
+
 class Entry(Strict, Generic[Family]):
     """One family of one suite."""
 
@@ -68,6 +99,8 @@ class Families(Strict):
     bf16_compute: Entry[Bf16Compute] | None = Field(default=None, alias="01_bf16_compute")
     memory_bandwidth: Entry[MemoryBandwidth] | None = Field(default=None, alias="02_memory_bandwidth")
     memory_capacity: Entry[MemoryCapacity] | None = Field(default=None, alias="03_memory_capacity")
+    workload_ops: Entry[WorkloadOps] | None = Field(default=None, alias="04_workload_ops")
+    e2e_mfu: Entry[EndToEnd] | None = Field(default=None, alias="05_e2e_mfu")
 
 
 class Suite(Strict):

@@ -12,7 +12,8 @@ MOST_AHEAD = 4096  # batches a burst may enqueue ahead
 _last_work_ns = {}  # clock kind → end of the last timed work: seconds idle before the next
 
 
-def _state(name, samples, work, windows, stop, protocol, clock, label=None, **more):
+def state_of(name, samples, work, windows, stop, protocol, clock, label=None, **more):
+    """The State dict of timed samples: statistics a call, how it was timed, why it stopped, its windows."""
     idle = _last_work_ns.get(id(clock.__class__))
     _last_work_ns[id(clock.__class__)] = windows[-1][1] if windows else clock.now_ns()
     return {
@@ -33,7 +34,7 @@ def burst(call, clock, *, tries=None, idle_s=None, protocol=None):
     if call_s > p.burst_best_s:
         text = f"no burst value: a call takes {call_s * 1e3:.0f} ms, longer than {p.burst_best_s * 1e3:.0f} ms"
         empty = pump.Work(lambda: None, 1, clock.timed_as, call_s)
-        return _state("burst", [], empty, [], text, p, clock, text, tries=[])
+        return state_of("burst", [], empty, [], text, p, clock, text, tries=[])
     work = pump.make_work(call, clock, p, graph_below_s=p.short_call_s)
     begun = clock.now_ns()
     count = max(p.burst_run_calls, -int(-p.burst_run_s // (work.call_s * work.calls)))
@@ -53,7 +54,7 @@ def burst(call, clock, *, tries=None, idle_s=None, protocol=None):
             break
         idle_s = min(2 * idle_s, p.burst_idle_cap_s)
     best = [round((t["best_s"] or 0) * 1e9) for t in done]
-    state = _state("burst", best, pump.Work(work.run, 1, work.timed_as, work.call_s, work.host_share, work.note),
+    state = state_of("burst", best, pump.Work(work.run, 1, work.timed_as, work.call_s, work.host_share, work.note),
                    [t["window_ns"] for t in done], stop, p, clock, label)  # fmt: skip
     return {**state, "tries": done, "try_calls": work.calls, "idle_s": idle_s}
 
@@ -104,7 +105,7 @@ def settle(call, clock, *, latest=None, protocol=None):
             stop = f"settled after {elapsed_s:.1f} s"
         elif elapsed_s >= p.settle_cap_s:
             label, stop = unsettled_label(medians, latest), f"not settled after {elapsed_s:.1f} s"
-    state = _state("settle", samples[-p.most_samples :], work, [[begun, clock.now_ns()]], stop, p, clock, label)
+    state = state_of("settle", samples[-p.most_samples :], work, [[begun, clock.now_ns()]], stop, p, clock, label)
     return {**state, "settled": label is None, "window_medians_s": medians}
 
 
@@ -138,7 +139,7 @@ def sustained(call, clock, *, condition_s=None, window_s=None, min_calls=None, p
     drift = drift_of(samples, p.drift_rel)
     label = "drifting" if drift and drift["drifting"] else None
     stop = f"window of {window_s:g} s and at least {min_calls or p.window_calls} calls"
-    return {**_state("sustained", samples, work, [window], stop, p, clock, label),
+    return {**state_of("sustained", samples, work, [window], stop, p, clock, label),
             "drift": drift, "condition_s": conditioned_s}  # fmt: skip
 
 
@@ -192,7 +193,7 @@ def interleaved(calls, clock, *, window_s=3.0, rounds=2, protocol=None):
             found[name][2].append(statistics.median(samples) / 1e9 / work.calls)
     stop = f"{rounds} windows of {window_s:g} s, in turn"
     return {
-        name: {**_state("sustained", samples, works[name], windows, stop, p, clock,
+        name: {**state_of("sustained", samples, works[name], windows, stop, p, clock,
                         "drifting" if (drift_of(samples, p.drift_rel) or {}).get("drifting") else None),
                "window_medians_s": medians, "drift": drift_of(samples, p.drift_rel)}
         for name, (samples, windows, medians) in found.items()
@@ -212,7 +213,7 @@ def adaptive(call, clock, *, flush=None, ci_rel=None, min_s=None, max_s=None, pr
         more, _ = pump.stream(work, clock, p, least_s=min_s / 2, least_samples=5)
         samples += more
         stop = stop_reason(samples, work.calls, ci_rel, min_s, max_s, p.most_samples)
-    return _state("hot", samples, work, [[begun, clock.now_ns()]], stop, p, clock)
+    return state_of("hot", samples, work, [[begun, clock.now_ns()]], stop, p, clock)
 
 
 def stop_reason(samples, calls, ci_rel, min_s, max_s, most):
@@ -243,7 +244,7 @@ def _cold(call, clock, flush, ci_rel, min_s, max_s, p):
         stop = stop_reason(samples, 1, ci_rel, min_s, max_s, p.most_samples)
         if (clock.now_ns() - begun) / 1e9 > 4 * max_s:
             stop = stop or f"wall-time cap of {4 * max_s:g} s"
-    return _state("cold", samples, work, [[begun, clock.now_ns()]], stop, p, clock)
+    return state_of("cold", samples, work, [[begun, clock.now_ns()]], stop, p, clock)
 
 
 def transient(call, clock, *, idle_s=1.0, window_s=0.02, total_s=3.0, protocol=None):
