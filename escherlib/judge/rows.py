@@ -1,7 +1,8 @@
 """Small readings of records that roofs and criteria share, and the words for what is missing."""
 
 COMPUTE, BANDWIDTH = "01_bf16_compute", "02_memory_bandwidth"
-TESTCASES = {COMPUTE: "compute", BANDWIDTH: "bandwidth"}
+OPS, E2E = "04_workload_ops", "05_e2e_mfu"
+TESTCASES = {COMPUTE: "compute", BANDWIDTH: "bandwidth", OPS: "workload", E2E: "e2e"}
 UNSETTLED = ("drifting", "noisy", "thermal")  # labels of a sustained state that reached its cap of time
 
 
