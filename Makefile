@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 
 export PYTHON ?= python3
-TARGETS := help benchmark report analyze list setup doctor lab test clean
+TARGETS := help benchmark report analyze models list setup doctor lab test clean
 
 export ESCHER_GIVEN := $(MAKEOVERRIDES)
 export ESCHER_GOALS := $(MAKECMDGOALS)

@@ -22,6 +22,14 @@ REPORT_OPTIONS = [
     click.option("--report-config", default=None, help="file that replaces parameters/report.yaml"),
     click.option("--embed/--no-embed", default=True, help="keep charts inside the HTML, or as files beside it"),
 ]
+GEOMETRY_OPTIONS = [
+    click.option("--depth", type=int, default=None, help="blocks"),
+    click.option("--frames", type=int, default=None, help="latent frames a chunk"),
+    click.option("--window", type=int, default=None, help="latent frames in the KV window"),
+    click.option("--text-tokens", type=int, default=None, help="text tokens"),
+]
+OVERRIDES = ("depth", "frames", "window", "text_tokens")
+MODELS_OPTION = click.option("--models", "models_file", default=None, help="file that replaces parameters/models.yaml")
 PARAMS_OPTION = click.option("--params", default=None, help="folder whose files override parameters/")
 ROOT_OPTION = click.option("--results-dir", default=None, help="folder that holds the runs (default executed/)")
 
@@ -49,10 +57,9 @@ def commands():
 @click.option("--testcase", default="benchmark", help="comma list of test cases; `list` shows them")
 @click.option("--all", "all_workloads", is_flag=True, help="one run for every workload")
 @click.option("--workload", default=None, help="workload name (see `list`)")
-@click.option("--depth", type=int, default=None, help="blocks")
-@click.option("--frames", type=int, default=None, help="latent frames a chunk")
-@click.option("--window", type=int, default=None, help="latent frames in the KV window")
-@click.option("--text-tokens", type=int, default=None, help="text tokens")
+@click.option("--reference-model", default=None, help="model id whose workload is run (see `models`)")
+@MODELS_OPTION
+@with_options(GEOMETRY_OPTIONS)
 @PARAMS_OPTION
 @click.option("--run", "run_spec", default=None, help="run to resume (id or path)")
 @click.option("--force", is_flag=True, help="measure again what is already measured; the old records stay")
@@ -73,8 +80,12 @@ def benchmark(device, suite, testcase, all_workloads, workload, run_spec, params
         return 0
     if {testcase} <= set(testcases.AFTERWARDS):
         return make_report(find(run_spec, results_dir), **report_options(options))
-    overrides = {name: options.pop(name) for name in ("depth", "frames", "window", "text_tokens")}
-    chosen = {"device": device, "suite": suite, "workload": workload, "overrides": overrides, "testcase": testcase}
+    overrides = {name: options.pop(name) for name in OVERRIDES}
+    model = chosen_model(options.pop("reference_model"), options.pop("models_file"), workload or all_workloads)
+    workload = model["workload"] if model else workload
+    chosen = {
+        "device": device, "suite": suite, "workload": workload, "overrides": overrides, "testcase": testcase, "model": model,
+    }  # fmt: skip
     if not all_workloads:
         return run_benchmark(chosen, run_spec, results_dir, options)
     from escherlib.parameters import list_workloads
@@ -83,6 +94,19 @@ def benchmark(device, suite, testcase, all_workloads, workload, run_spec, params
         raise UserError("ALL=1 starts one run for every workload; leave RUN and WORKLOAD out")
     codes = [run_benchmark({**chosen, "workload": name}, None, results_dir, dict(options)) for name in list_workloads()]
     return max(codes)
+
+
+def chosen_model(name, models_file, workload):
+    """{id, workload, hub, …} of the reference model that was asked for, or None."""
+    from escherlib.parameters import reference_model
+
+    if name is None:
+        if models_file:
+            raise UserError("MODELS=: only with REFERENCE_MODEL=<id>; `make models MODELS=<file>` lists a file")
+        return None
+    if workload:
+        raise UserError("REFERENCE_MODEL= names the workload itself; leave WORKLOAD and ALL out")
+    return {"id": name, **reference_model(name, models_file).model_dump(mode="json")}
 
 
 def use_parameters(folder):
@@ -191,7 +215,7 @@ def begin(chosen, results_dir, numactl):
     deadlines = {family: suite.deadline_s(family) for family in suite.families}
     manifest = directory.manifest_for(
         directory.new_run_id(workload.name, binding["device"]), suite.name, workload, binding, resolved,
-        deadlines_s=deadlines,
+        deadlines_s=deadlines, **({"reference_model": chosen["model"]} if chosen["model"] else {}),
     )  # fmt: skip
     return directory.create(root, manifest, binding["env"]), suite
 
@@ -327,6 +351,39 @@ def list_command(results_dir, params):
         manifest = read_json(path / "run.json")
         ended = [f"{name[:2]} {entry['status']}" for name, entry in sorted(manifest["families"].items())]
         click.echo(f"run         {path.relative_to(root)} · {manifest['suite']} · {', '.join(ended) or 'nothing measured'}")
+    return 0
+
+
+@commands.command()
+@MODELS_OPTION
+@PARAMS_OPTION
+def models(models_file, params):
+    """List the reference models: geometry, hub id, licence, and the workload that stands for each."""
+    from escherlib.parameters import load_models
+    from escherlib.report import tables_accounting
+
+    use_parameters(params)
+    click.echo(tables_accounting.models(load_models(models_file)).to_text())
+    return 0
+
+
+@commands.command()
+@click.argument("name", required=False)
+@with_options(GEOMETRY_OPTIONS)
+@click.option("--csv", "as_csv", is_flag=True, help="the table as CSV with raw values")
+@PARAMS_OPTION
+def workload(name, params, as_csv, **overrides):
+    """Print the operations of a workload: shapes, FLOP, bytes, totals, drift against the published ones."""
+    from escherlib import parameters
+    from escherlib.report import tables_accounting
+
+    use_parameters(params)
+    loaded = parameters.load_workload(name or parameters.DEFAULT_WORKLOAD, **overrides)
+    table = tables_accounting.block_ops(loaded)
+    if as_csv:
+        click.echo(table.to_csv(), nl=False)
+        return 0
+    click.echo("\n".join([table.to_text(), "", *tables_accounting.totals_lines(loaded)]))
     return 0
 
 

@@ -14,6 +14,7 @@ from escherlib.errors import UserError
 from escherlib.files import ROOT, canonical_json, sha256_text
 from escherlib.schemas.devices import Devices
 from escherlib.schemas.reading import read_validated, read_yaml, validated
+from escherlib.schemas.models import Models
 from escherlib.schemas.report import ReportConfig
 from escherlib.schemas.scoring import Scoring
 from escherlib.schemas.suite import Suite
@@ -83,6 +84,30 @@ def load_scoring(params_dir=None):
 def load_report_config(path=None, params_dir=None):
     """Cover, marking, pills and glossary; `path` replaces parameters/report.yaml."""
     return read_validated(ReportConfig, Path(path) if path else locate("report.yaml", params_dir))
+
+
+def load_models(path=None, params_dir=None):
+    """{id: ReferenceModel} of models.yaml, or of `path` (MODELS=). UserError for a broken file or an unknown workload."""
+    path = Path(path) if path else locate("models.yaml", params_dir)
+    models = read_validated(Models, path).models
+    known = list_workloads(params_dir)
+    for name, model in models.items():
+        if model.workload is not None and model.workload not in known:
+            raise UserError(
+                f"{path}: models: {name}: workload: found the text {model.workload!r}; expected null or one of {', '.join(known)}"
+            )
+    return models
+
+
+def reference_model(name, path=None, params_dir=None):
+    """A model by its id that can be measured. UserError for an unknown id, or one without a workload here."""
+    models = load_models(path, params_dir)
+    if name not in models:
+        raise UserError(f"REFERENCE_MODEL={name}: unknown model; choose from {', '.join(models)}")
+    if models[name].workload is None:
+        fit = ", ".join(known for known, model in models.items() if model.workload)
+        raise UserError(f"REFERENCE_MODEL={name}: no workload here has its geometry ({models[name].note}); those that have one: {fit}")
+    return models[name]
 
 
 def list_workloads(params_dir=None):

@@ -11,6 +11,7 @@ TARGETS = {
     "benchmark": "set up, detect the device, measure, write the report",
     "report": "re-make charts, scorecard, summary and report of a run from its records",
     "analyze": "re-execute a run's notebooks on its records, never measuring; then the report",
+    "models": "reference models: geometry, hub id, licence, and the workload of each",
     "list": "test cases, suites, workloads, device profiles, runs",
     "setup": "make or repair the environment, nothing else",
     "doctor": "does the software stack fit the device? which PDF engine, which optional backends?",
@@ -19,7 +20,7 @@ TARGETS = {
     "clean": "remove caches and left-over temporary files; keeps .venv*, executed runs and records",
     "help": "this page",
 }
-SETTING_UP = ("setup", "benchmark", "report", "analyze", "list", "doctor", "lab", "test")
+SETTING_UP = ("setup", "benchmark", "report", "analyze", "models", "list", "doctor", "lab", "test")
 REPORTING = ("benchmark", "report", "analyze")
 YES, NO = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
 TITLES = ("group", "variable", "CLI flag")
@@ -69,7 +70,9 @@ VARIABLES = (
     _what("FRAMES", "latent frames a chunk"),
     _what("WINDOW", "latent frames in the KV window"),
     _what("TEXT_TOKENS", "text tokens"),
-    _what("PARAMS", "folder whose files override parameters/", commands=(*REPORTING, "list", "setup")),
+    _what("REFERENCE_MODEL", "model id whose workload is run; `make models` shows them"),
+    _what("MODELS", "file that replaces parameters/models.yaml", commands=("benchmark", "models")),
+    _what("PARAMS", "folder whose files override parameters/", commands=(*REPORTING, "models", "list", "setup")),
     _run("RUN", "run id or path; benchmark goes on with it, report and analyze take the latest",
          commands=REPORTING),
     _run("FORCE", "1: measure again what is already measured; the old records stay", style="switch"),

@@ -6,9 +6,11 @@ the same findings. A figure that was not measured is left out of the headline, a
 
 from escherlib.judge.headlines_compute import best_row, compute, worst_numerics
 from escherlib.judge.headlines_memory import CAPACITY, bandwidth, capacity
-from escherlib.judge.rows import BANDWIDTH, COMPUTE
+from escherlib.judge.headlines_workload import e2e, workload
+from escherlib.judge.rows import BANDWIDTH, COMPUTE, E2E, OPS
 
 ENVIRONMENT = "00_environment"
+OFFERED = "attention/"  # rows of what may be had or not; their own sentence names those that are not
 
 
 def summarise(results, family):
@@ -25,7 +27,7 @@ def takeaway(results, family):
 def unfinished_rows(results, family):
     """One finding about the rows that gave no number, or none."""
     rows = results.rows(family)
-    lost = [row for row in rows if not row.ok]
+    lost = [row for row in rows if not row.ok and not (row.status == "refused" and row.name.startswith(OFFERED))]
     if not lost:
         return []
     told = "; ".join(
@@ -62,6 +64,6 @@ def _device_sentence(results):
     return f"{name} is taken for {profile.display_name}{how}."
 
 
-SUMMARIES = {ENVIRONMENT: environment, COMPUTE: compute, BANDWIDTH: bandwidth, CAPACITY: capacity}
+SUMMARIES = {ENVIRONMENT: environment, COMPUTE: compute, BANDWIDTH: bandwidth, CAPACITY: capacity, OPS: workload, E2E: e2e}
 
 __all__ = ["best_row", "summarise", "takeaway", "worst_numerics"]

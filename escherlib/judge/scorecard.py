@@ -6,6 +6,7 @@ from escherlib.files import write_json, write_text
 from escherlib.judge.criteria import Criterion, artefacts_criterion, host_row, numerics_criterion, unbuilt
 from escherlib.judge.roof_criteria import compute_roof, memory_roof
 from escherlib.judge.roofs import read_roofs
+from escherlib.judge.workload_criteria import end_to_end, operations
 
 SCHEMA = 1
 BROKEN = ("failed", "timed_out")  # a family without its sentinel counts as failed already
@@ -33,6 +34,8 @@ def score(results, scoring, artefacts=None):
     judged = [
         compute_roof(results, roofs, scoring),
         memory_roof(results, roofs, scoring),
+        operations(results, roofs, scoring),
+        end_to_end(results, roofs, scoring),
         artefacts_criterion(results, scoring, artefacts),
         numerics_criterion(results, scoring),
         *unbuilt(scoring),

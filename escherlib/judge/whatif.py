@@ -13,6 +13,7 @@ SPLIT = ("self_attn.qkv", "self_attn.flash", "self_attn.o", "cross_attn.q", "cro
          "ffn.linear1_gelu", "ffn.linear2", "fused.qk_norm", "norm.cross_q", "cross_attn.k")  # fmt: skip
 REDUCED = 3  # all-reduces of the activations a block: after O, cross O and FFN 2
 DEGREES = (1, 2, 4, 8)
+FRAMES, WINDOWS = (1, 3, 6), (3, 6, 12, 24, 48)  # latent frames of a chunk and of the window
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,18 @@ def room_of(results):
     return found or results.device.get("memory_bytes")
 
 
-def cases(workload, windows=(3, 6, 12, 24, 48), frames=(1, 3, 6)):
+def cases(workload, windows=WINDOWS, frames=FRAMES):
     """Variants of a workload given by frames: every chunk length with every window that holds whole chunks."""
     if workload.frames is None:
         return [workload]
-    return [
-        workload.override(frames=f, window=w) for f in frames for w in windows if not w % f and w >= f
-    ]
+    return [resized(workload, f, window) for f in frames for window in windows if window >= f and not window % f]
+
+
+def resized(workload, frames, window):
+    """The workload with another chunk and window, in latent frames."""
+    tokens = workload.tokens_per_latent_frame
+    sizes = {"frames": frames, "window": window, "query_tokens": frames * tokens, "kv_tokens": window * tokens}
+    return workload.model_copy(update={**sizes, "rows_time": frames})
 
 
 def sweep(workload, roofs, ops=(), *, room_bytes=None, interconnect_gb_s=None, degrees=DEGREES):

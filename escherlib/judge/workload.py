@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from escherlib.accounting import paths, roofline
-from escherlib.judge.rows import OPS, E2E, rate_of, state_of, why_missing
+from escherlib.accounting import memory, paths, roofline, scale
+from escherlib.judge.rows import E2E, OPS, rate_of, state_of, why_missing
 from escherlib.run.records import Record
 
 ATTENTION = "attention/"
+SLOWEST_TFLOPS = 0.05  # a host whose rate no row tells counts as slow
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,25 @@ def timed_workload(results):
     return workload_from_dict({**known, **geometry})
 
 
+def workload_to_time(results, chunk_budget_s):
+    """The run's workload, or as much of it as the device's memory holds and a host computes in `chunk_budget_s`.
+
+    A host's rate is the sustained peak of this run, else its row `speed`. UserError where the window is no ring of
+    whole chunks, or nothing fits.
+    """
+    from escherlib.judge.roofs import read_roofs
+    from escherlib.parameters import workload_from_dict
+
+    workload = workload_from_dict(results.manifest["workload"])
+    memory.require_ring(workload)
+    budget = None
+    if results.kind == "cpu":
+        rates = [rate_of(row, "burst") for family in (OPS, E2E) for row in results.rows(family, "speed")]
+        rate = read_roofs(results).peak_sustained_tflops or next(filter(None, rates), None)
+        budget = 1e12 * rate * chunk_budget_s if rate else 1e12 * SLOWEST_TFLOPS * chunk_budget_s
+    return scale.fit(workload, results.device["peak_dtype"], results.device["memory_bytes"], budget)
+
+
 def read_ops(results, workload, roofs, path, scoring):
     """Every Op of one path in launch order; those without a time say why."""
     return [read_op(results, kernel, roofs, scoring) for kernel in paths.kernels(workload, path)]
@@ -104,8 +124,9 @@ def coverage(ops):
 
 
 def attention_rows(results, op=None):
-    """Records of the forced attention backends, of one attention or of both."""
-    return results.rows(OPS, f"{ATTENTION}{op}/" if op else ATTENTION)
+    """Records of the forced attention backends, of one attention or of both; family 5 has its own where 4 has none."""
+    prefix = f"{ATTENTION}{op}/" if op else ATTENTION
+    return results.rows(OPS, prefix) or results.rows(E2E, prefix)
 
 
 def best_attention(results, op):
@@ -121,4 +142,15 @@ def chosen_attention(results):
     return {op: name for op in ops if (name := best_attention(results, op)[0])}
 
 
-__all__ = ["Op", "SumOfOps", "attention_rows", "best_attention", "chosen_attention", "read_ops", "sum_of_ops", "timed_workload"]
+__all__ = [
+    "Op",
+    "SumOfOps",
+    "attention_rows",
+    "best_attention",
+    "chosen_attention",
+    "coverage",
+    "read_ops",
+    "sum_of_ops",
+    "timed_workload",
+    "workload_to_time",
+]

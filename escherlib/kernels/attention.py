@@ -12,13 +12,13 @@ from escherlib import timing
 from escherlib.accounting.ops import attention_bytes, attention_flop
 from escherlib.errors import Refused, UserError
 from escherlib.kernels import attention_check, backends, gemm, operands, timed
-from escherlib.kernels.attention_backends import BACKENDS, attend, layout, missing, require_known, survey
+from escherlib.kernels.attention_backends import BACKENDS, attend, chosen, layout, missing, require_known, survey
 from escherlib.kernels.attention_check import check_output
 from escherlib.kernels.formats import format_of, is_emulated, require_supported
 from escherlib.kernels.lazy import torch
 from escherlib.method import method
 
-__all__ = ["BACKENDS", "OPS", "attend", "check_output", "layout", "survey", "time_attention"]
+__all__ = ["BACKENDS", "OPS", "attend", "check_output", "chosen", "layout", "survey", "time_attention"]
 OPS = ("self_attn.flash", "cross_attn.flash")
 BYTES_HOW = "Q, K, V read once, O written once; scores stay on the chip"
 PROBE = {"query_tokens": 256, "kv_tokens": 1024}  # an attention this small tells what a large one would take

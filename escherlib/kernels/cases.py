@@ -11,6 +11,9 @@ GIB, MIB, KIB = 2**30, 2**20, 2**10
 # powers of two on m, n, k that add up to none: long K twice, few rows, few columns
 SKEWS = ((-1, -1, 2), (-2, -2, 4), (-2, 2, 0), (2, -2, 0))
 FAST_SAMPLES_S = 0.005  # telemetry beside the transient: it changes within tens of milliseconds
+QUICK = {"condition_s": 0.3, "window_s": 0.3}  # protocol of rows that only choose between variants
+QUICK_CALL_S = 2.0
+SPEED_SIDE = 1024  # large enough for all threads of a host, done in milliseconds
 HEAD_TOKENS = 1024  # tokens of the batched products: enough for whole tiles, small enough to hold the scores
 
 
@@ -109,6 +112,19 @@ def working_sets(sizes_kib):
     return [{"bytes": size * KIB} for size in sizes_kib]
 
 
+def speed(kind, peak_tflops):
+    """A quick look at what a host computes, where nothing else says how much of the workload it can carry."""
+    shape = {"m": SPEED_SIDE, "n": SPEED_SIDE, "k": SPEED_SIDE, "states": ["burst"]}
+    return [] if kind == "gpu" or peak_tflops else [shape]
+
+
+def peak_gemm(shape, backend, timed):
+    """The GEMM of the sustained peak; where no run found one, the heaviest product of the workload."""
+    if shape:
+        return {**shape, "backend": backend or "auto"}
+    return {**_shape(max(_large(timed), key=lambda gemm: gemm.flop)), "backend": "auto"}
+
+
 def attentions(timed, backends, states, call_budget_s):
     """Every backend forced on self and on cross attention of the timed workload."""
     return [
@@ -130,6 +146,15 @@ def kernels(timed, path):
 def rope():
     """The optional rotary embedding of the default path, which stands in no sum."""
     return [{"row": "op/default/rope", "path": "default", "kernel": "rope"}]
+
+
+def checks(path_names, scope_names, backends):
+    """The check of each path on a small instance, compiled too where the compiled scope is asked for."""
+    modes = {"default": "default", "optimized": "graph"} if "compiled" in scope_names else {}
+    return [
+        {"path": path, "backends": backends if path == "optimized" else {}, "compile_mode": modes.get(path)}
+        for path in path_names
+    ]
 
 
 def scopes(path_names, scope_names, backends):

@@ -32,17 +32,18 @@ class Artefact:
 
 
 COMPUTE, BANDWIDTH, CAPACITY = "01_bf16_compute", "02_memory_bandwidth", "03_memory_capacity"
+OPS, E2E = "04_workload_ops", "05_e2e_mfu"
 REGISTRY = (
     Artefact("A1", "hardware summary", (), file="hardware.md"),
     Artefact("A2", "GEMM size sweep", (COMPUTE,), "gemm_sweep", "A2_gemm_sweep"),
     Artefact("A3", "bandwidth by size and operation", (BANDWIDTH,), "bandwidth", "A3_bandwidth"),
     Artefact("A3b", "cache curve", (BANDWIDTH,), "cache_curve", "A3b_cache_curve"),
     Artefact("A4", "capacity", (CAPACITY,), "capacity", "A4_capacity"),
-    Artefact("A5", "op table", ("04_workload_ops",)),
+    Artefact("A5", "op table", (OPS,), file=f"records/{OPS}/op_table.csv"),
     Artefact("A6", "roofline", (COMPUTE, BANDWIDTH), "roofline", "A6_roofline"),
-    Artefact("A7", "per-op theory, default, optimized", ("04_workload_ops",)),
-    Artefact("A8", "MFU", ("05_e2e_mfu",)),
-    Artefact("A8b", "per-chunk distribution", ("05_e2e_mfu",)),
+    Artefact("A7", "per-op theory, default, optimized", (OPS,), "op_times", "A7_op_times"),
+    Artefact("A8", "MFU", (E2E,), "mfu", "A8_mfu"),
+    Artefact("A8b", "per-chunk distribution", (E2E,), "chunks", "A8b_chunks"),
     Artefact("A9", "collectives and scaling", ("06_multigpu_comm",)),
     Artefact("A10", "environment", (), file="env.json"),
     Artefact("A11", "summary", (), file="summary.md"),

@@ -16,6 +16,7 @@ from escherlib.report.facts import (
 
 ENVIRONMENT, COMPUTE = "00_environment", "01_bf16_compute"
 BANDWIDTH, CAPACITY = "02_memory_bandwidth", "03_memory_capacity"
+OPS, E2E = "04_workload_ops", "05_e2e_mfu"
 
 
 def system_card(results):
@@ -71,7 +72,9 @@ def _condition_pairs(results):
     conditions = results.manifest.get("conditions", {})
     told = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in conditions.items() if value]
     run = f"{results.manifest.get('id')} · suite {results.manifest.get('suite')}"
-    return [("conditions", ", ".join(told)), ("run", run)]
+    model = results.manifest.get("reference_model") or {}
+    named = " · ".join(filter(None, (model.get("id"), model.get("hub"), model.get("licence"))))
+    return [("conditions", ", ".join(told)), ("reference model", named), ("run", run)]
 
 
 def _short(value):
@@ -164,11 +167,35 @@ def _environment_ceiling(results):
     )
 
 
+def _chunk_ceiling(results):
+    """What one chunk must cost under the roofs of this run, and under the rated ones."""
+    from escherlib.accounting import paths, roofline
+    from escherlib.judge.roofs import read_roofs
+    from escherlib.parameters import workload_from_dict
+
+    workload, roofs = workload_from_dict(results.manifest["workload"]), read_roofs(results)
+    flop, moved = paths.forward_flop(workload, "optimized"), paths.forward_bytes(workload, "optimized")
+    shown = [
+        ("FLOP of a chunk", f"{number(flop / 1e12)} TFLOP in {workload.blocks} blocks"),
+        ("bytes of a chunk", f"{number(moved / 1e9)} GB (optimized path), {number(flop / moved)} FLOP/byte"),
+    ]
+    pairs = (("at the measured roofs", roofs.sustained.value, roofs.memory.value), ("at the rated roofs", roofs.rated_tflops, roofs.rated_memory_gb_s))
+    for name, peak, memory in pairs:
+        if peak and memory:
+            kernels = paths.kernels(workload, "optimized")
+            least = sum(k.count * roofline.floor_s(k.flop, k.nbytes, peak, memory) for k in kernels)
+            shown.append((f"least time {name}", f"{number(1e3 * least)} ms"))
+    lacking = [f"{what}: {roof.reason}" for what, roof in (("sustained peak", roofs.sustained), ("memory roof", roofs.memory)) if not roof.value]
+    return (*shown, ("not known", "; ".join(lacking)))
+
+
 CEILINGS = {
     ENVIRONMENT: _environment_ceiling,
     COMPUTE: _compute_ceiling,
     BANDWIDTH: _bandwidth_ceiling,
     CAPACITY: _capacity_ceiling,
+    OPS: _chunk_ceiling,
+    E2E: _chunk_ceiling,
 }
 
 
@@ -180,4 +207,27 @@ def takeaway(results, family):
     return Card("takeaway", "What to remember", sentences or ("Nothing was found.",))
 
 
-__all__ = ["ceiling_card", "system_card", "takeaway"]
+def audit(results):
+    """What makes a number of family 5 doubtful, each with its figures; or that nothing does."""
+    from escherlib.judge.e2e import audit as findings
+    from escherlib.judge.workload import read_ops, timed_workload
+    from escherlib.report.tables_e2e import read
+
+    roofs, scopes, scoring = read(results)
+    if not any(scope.ok for scope in scopes.values()):
+        return not_measured("Audit", family_reason(results, E2E))
+    timed = timed_workload(results)
+    ops = {path: read_ops(results, timed, roofs, path, scoring) for path in ("default", "optimized")}
+    found = findings(scopes, ops, roofs, scoring)
+    if not found:
+        return Card("system", "Audit: nothing is too good to be true", AUDITED)
+    return Card("failed", "Audit: read before quoting", tuple(sentence(text) for text in found))
+
+
+AUDITED = (
+    "No scope is above the rated or the sustained peak.",
+    "No chunk is faster than its matrix kernels alone, or than the least times of its kernels.",
+    "The brackets agree with each other and with the sustained peak; total time and median chunk agree.",
+)
+
+__all__ = ["audit", "ceiling_card", "system_card", "takeaway"]

@@ -11,22 +11,30 @@ from escherlib.report.charts_compute import (
     transient,
     workload_gemms,
 )
+from escherlib.report.charts_e2e import chunks, mfu, waterfall, what_if
 from escherlib.report.charts_environment import usable
 from escherlib.report.charts_memory import bandwidth, cache_curve, capacity
 from escherlib.report.charts_roofline import roofline
+from escherlib.report.charts_workload import attention, op_times
 from escherlib.report.theme import enable
 
 enable()  # a chart that is the last line of a cell draws offline too
 
 __all__ = [
+    "attention",
     "bandwidth",
     "cache_curve",
     "capacity",
+    "chunks",
     "dtype_ladder",
     "gemm_sweep",
+    "mfu",
+    "op_times",
     "roofline",
     "search_ranking",
     "transient",
     "usable",
+    "waterfall",
+    "what_if",
     "workload_gemms",
 ]

@@ -22,6 +22,12 @@ GROUPS = {
         ("axpy/", "axpy", "diamond"),
         ("sum/", "sum", "cross"),
     ),
+    "04_workload_ops": (
+        ("op/optimized/", "optimized path", "diamond"),
+        ("op/shared/", "both paths", "square"),
+        ("op/default/", "default path", "triangle-up"),
+    ),
+    "05_e2e_mfu": (("e2e/optimized/", "optimized path", "diamond"), ("e2e/default/", "default path", "triangle-up")),
 }
 STREAM_FLOP = {"add": 1, "axpy": 2, "sum": 1}  # FLOP an element; a copy has none and no place on a log axis
 

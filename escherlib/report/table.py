@@ -117,9 +117,8 @@ class Table:
         """Table as aligned plain text."""
         grid = [[f"{c.group} {c.title}".strip() for c in self.columns], *self.cells()]
         widths = [max(len(line[i]) for line in grid) for i in range(len(self.columns))]
-        lines = [
-            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in grid
-        ]
+        place = [str.ljust if column.text else str.rjust for column in self.columns]
+        lines = ["  ".join(f(cell, width) for f, cell, width in zip(place, line, widths, strict=True)).rstrip() for line in grid]
         return "\n".join([self.caption, *lines])
 
     def to_csv(self):

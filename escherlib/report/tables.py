@@ -9,7 +9,12 @@ from escherlib.report.facts import GIB, STATUS_WORDS, bytes_text, family_reason,
 from escherlib.report.table import Column, Table, filled, words
 from escherlib.report.table_rows import remark
 from escherlib.report.tables_compute import COMPUTE, GEMM_GROUPS, correctness, gemm, peak, variants
+from escherlib.report.tables_e2e import FAMILY as E2E
+from escherlib.report.tables_e2e import account, chunks, compiles, mfu, path_checks, what_if
 from escherlib.report.tables_memory import BANDWIDTH, CAPACITY, bandwidth, capacity, plateaus
+from escherlib.report.tables_workload import FAMILY as OPS
+from escherlib.report.tables_workload import attention as attention_backends
+from escherlib.report.tables_workload import captured, losses, operations, totals
 
 ENVIRONMENT = "00_environment"
 UNITS = {"_mhz": "MHz", "_w": "W", "_c": "°C"}
@@ -127,6 +132,10 @@ def all_tables(results):
     made = [(COMPUTE, gemm(results, prefix)) for prefix in GEMM_GROUPS if results.rows(COMPUTE, prefix)]
     made += [(COMPUTE, peak(results)), (COMPUTE, correctness(results)), (BANDWIDTH, bandwidth(results))]
     made += [(BANDWIDTH, plateaus(results)), (CAPACITY, capacity(results)), (ENVIRONMENT, precheck(results))]
+    if results.rows(OPS):
+        made += [(OPS, table(results)) for table in (operations, attention_backends, losses, captured, totals)]
+    if results.rows(E2E):
+        made += [(E2E, table(results)) for table in (mfu, chunks, compiles, path_checks, account, what_if)]
     return [(family, table) for family, table in made if isinstance(table, Table)]
 
 
@@ -140,17 +149,28 @@ def write_tables(results):
 
 
 __all__ = [
+    "account",
     "all_tables",
     "any_rows",
+    "attention_backends",
     "bandwidth",
     "capacity",
+    "captured",
+    "chunks",
+    "compiles",
     "correctness",
     "environment",
     "gemm",
+    "losses",
+    "mfu",
+    "operations",
+    "path_checks",
     "peak",
     "plateaus",
     "precheck",
     "remark",
+    "totals",
     "variants",
+    "what_if",
     "write_tables",
 ]
