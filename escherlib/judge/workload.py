@@ -142,9 +142,16 @@ def chosen_attention(results):
     return {op: name for op in ops if (name := best_attention(results, op)[0])}
 
 
+def attention_choices(results, family):
+    """Backends to ask for where the choice must be made in `family` itself: all; none where family 4 made it."""
+    known = attention_rows(results)
+    return () if any(row.family != family for row in known) else ("auto",)
+
+
 __all__ = [
     "Op",
     "SumOfOps",
+    "attention_choices",
     "attention_rows",
     "best_attention",
     "chosen_attention",

@@ -8,7 +8,7 @@ from escherlib.judge.e2e import read_scopes
 from escherlib.judge.rows import E2E, OPS, not_measured, number, percent
 from escherlib.judge.workload import attention_rows, coverage, read_ops, sum_of_ops, timed_workload
 
-FA4 = "flash_attn_4"
+FA4 = "fa4"
 FA4_SETUP = "make setup EXTRAS=fa4"
 
 

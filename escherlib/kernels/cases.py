@@ -13,6 +13,8 @@ SKEWS = ((-1, -1, 2), (-2, -2, 4), (-2, 2, 0), (2, -2, 0))
 FAST_SAMPLES_S = 0.005  # telemetry beside the transient: it changes within tens of milliseconds
 QUICK = {"condition_s": 0.3, "window_s": 0.3}  # protocol of rows that only choose between variants
 QUICK_CALL_S = 2.0
+# parameters of family 5 that every scope takes as they are
+SCOPE_PARAMETERS = ("chunks", "floor_forwards", "floor_random", "in_situ", "compile_modes", "compile_budget_s", "protocol")
 SPEED_SIDE = 1024  # large enough for all threads of a host, done in milliseconds
 HEAD_TOKENS = 1024  # tokens of the batched products: enough for whole tiles, small enough to hold the scores
 
@@ -112,16 +114,16 @@ def working_sets(sizes_kib):
     return [{"bytes": size * KIB} for size in sizes_kib]
 
 
-def speed(kind, peak_tflops):
+def speed(kind, roofs):
     """A quick look at what a host computes, where nothing else says how much of the workload it can carry."""
     shape = {"m": SPEED_SIDE, "n": SPEED_SIDE, "k": SPEED_SIDE, "states": ["burst"]}
-    return [] if kind == "gpu" or peak_tflops else [shape]
+    return [] if kind == "gpu" or roofs.sustained.value else [shape]
 
 
-def peak_gemm(shape, backend, timed):
-    """The GEMM of the sustained peak; where no run found one, the heaviest product of the workload."""
-    if shape:
-        return {**shape, "backend": backend or "auto"}
+def heater(roofs, timed):
+    """The GEMM of the sustained peak, which brings the device into its state; without a peak the heaviest product."""
+    if roofs.sustained.shape:
+        return {**roofs.sustained.shape, "backend": roofs.sustained.backend or "auto"}
     return {**_shape(max(_large(timed), key=lambda gemm: gemm.flop)), "backend": "auto"}
 
 
@@ -138,14 +140,9 @@ def attentions(timed, backends, states, call_budget_s):
 
 
 def kernels(timed, path):
-    """The launches of one path, one row each; what both paths launch alike is a row of the optimized one alone."""
-    listed = [k for k in paths.kernels(timed, path) if path == "optimized" or k.path != "shared"]
-    return [{"row": kernel.row, "path": path, "kernel": kernel.name} for kernel in listed]
-
-
-def rope():
-    """The optional rotary embedding of the default path, which stands in no sum."""
-    return [{"row": "op/default/rope", "path": "default", "kernel": "rope"}]
+    """The launches of one path; `shared` are those that both paths launch alike, timed in the optimized one."""
+    wanted = "default" if path == "default" else "optimized"
+    return [{"kernel": kernel.name, "path": wanted} for kernel in paths.kernels(timed, wanted) if kernel.path == path]
 
 
 def checks(path_names, scope_names, backends):

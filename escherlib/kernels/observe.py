@@ -1,5 +1,6 @@
 """Looking into a running stack: record its operations to time them alone, mark their times in place, judge its values."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -71,12 +72,20 @@ def _recorded(stack, chunk, fixed, spare, only=None, reference=None):
             found.append(Call(block, name, function, taken, _spared(name, keywords, spare)))
         return function(*arguments, **keywords)
 
-    stack.observe(lambda block: partial(observe, block))
-    try:
+    with observed(stack, lambda block: partial(observe, block)):
         stack.chunk(chunk)
+    return found
+
+
+@contextmanager
+def observed(stack, make_call):
+    """Within it every operation of a stack runs through `make_call(block number or None)`, compiled blocks too."""
+    stack.observe(make_call)
+    try:
+        with torch.compiler.set_stance("force_eager"):  # a compiled block has no operations to look at
+            yield
     finally:
         stack.observe(None)
-    return found
 
 
 def _passing(value, fixed):
@@ -125,12 +134,9 @@ def marked(stack, chunk, clock):
         marks.append((name, clock.record()))
         return result
 
-    stack.observe(lambda block: observe)
-    first = clock.record()
-    try:
+    with observed(stack, lambda block: observe):
+        first = clock.record()
         stack.chunk(chunk)
-    finally:
-        stack.observe(None)
     clock.wait(marks[-1][1])
     found, before = {}, first
     for name, mark in marks:
@@ -160,11 +166,8 @@ def health(stack, chunk, limit_cosine):
             cosines[of[name]] = max(cosines.get(of[name], -1.0), mean_cosine(rows))
         return function(*arguments, **keywords)
 
-    stack.observe(lambda block: partial(observe, block))
-    try:
+    with observed(stack, lambda block: partial(observe, block)):
         stack.chunk(chunk)
-    finally:
-        stack.observe(None)
     rings = {watched[i]: spread(stack.rings[i]) for i in watched}
     why = _unhealthy({**{f"ring of the {k} block": v for k, v in rings.items()},
                       **{f"input of the {k} block": v for k, v in blocks.items()}}, cosines, limit_cosine)  # fmt: skip

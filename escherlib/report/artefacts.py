@@ -1,5 +1,6 @@
 """Artefacts A1…A11 and the report files: what belongs to a run, how it is made, whether it opens."""
 
+import csv
 import json
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -170,7 +171,13 @@ def _open_text(content):
         raise ValueError("empty")
 
 
+def _open_csv(content):
+    if len({len(row) for row in csv.reader(content.decode().splitlines())}) != 1:
+        raise ValueError("no table with rows of one length")
+
+
 OPENERS = {
+    ".csv": _open_csv,
     ".svg": ElementTree.fromstring,
     ".png": _open_png,
     ".pdf": _open_pdf,

@@ -23,8 +23,8 @@ STREAMED = {"default": 0.62, "optimized": 0.90, "shared": 0.80}
 # seconds of a chunk above the sum of in-situ times: launches of the host
 GAPS = {("default", "eager"): 0.004, ("default", "compiled"): 0.002, ("optimized", "eager"): 0.003, ("optimized", "compiled"): 0.001}
 SDPA = {
-    "self_attn.flash": {"sdpa:cudnn": 0.80, "sdpa:flash": 0.63, "sdpa:efficient": 0.31, "flash_attn_4": 0.945},
-    "cross_attn.flash": {"sdpa:cudnn": 0.70, "sdpa:flash": 0.55, "sdpa:efficient": 0.33, "flash_attn_4": 0.635},
+    "self_attn.flash": {"sdpa:cudnn": 0.80, "sdpa:flash": 0.63, "sdpa:efficient": 0.31, "fa4": 0.945},
+    "cross_attn.flash": {"sdpa:cudnn": 0.70, "sdpa:flash": 0.55, "sdpa:efficient": 0.33, "fa4": 0.635},
 }
 ABSENT = {
     "flash_attn": "package flash_attn is not installed: pip install flash-attn",
@@ -80,7 +80,7 @@ def fill_workload(run, fail=(), refuse=()):
             "bytes": kernel.nbytes, "bytes_how": paths.BYTES_HOW, "read_share": kernel.read_share, "shape": kernel.shape,
             "path": kernel.path, "kernel": kernel.name, "kind": kernel.kind, "calls": list(kernel.calls),
             "members": list(kernel.members), "count": kernel.count, "correct": {"ok": True, "error": 0.2, "bound": 1.0},
-            "backend": "flash_attn_4" if kernel.kind == "attention" and path == "optimized" else "torch",
+            "backend": "fa4" if kernel.kind == "attention" and path == "optimized" else "torch",
         }  # fmt: skip
         run.add(OPS, kernel.row, result, telemetry=telemetry, **arguments)
     run.finish(OPS, {"coverage_pct": (100.0, "%")}, ["Invented: attention is furthest from the peak."])
@@ -164,7 +164,7 @@ def scope_record(run, w, path, scope):
         "dtype": "bf16", "emulated": False, "fill": "normal noise", "backend": scope, "how": "eager" if scope == "eager"
         else "captured graph" if path == "optimized" else "torch.compile of each block, mode default",
         "compile": _compile(path, seconds) if scope == "compiled" else None, "dropped_ns": [round(1.06e9 * seconds)],
-        "backends": {"self_attn.flash": "flash_attn_4", "cross_attn.flash": "sdpa:cudnn"} if path == "optimized" else
+        "backends": {"self_attn.flash": "fa4", "cross_attn.flash": "sdpa:cudnn"} if path == "optimized" else
         dict.fromkeys(("self_attn.flash", "cross_attn.flash"), "sdpa"),
         "throughput": {"chunks": count, "total_s": total, "s_per_chunk": total / count},
         "floor": {"state": floor, "flop": flop, "tflops": floor["tflops"]}, "floor_random": {"state": floor, "flop": flop,
