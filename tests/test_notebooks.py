@@ -18,7 +18,8 @@ from escherlib.files import ROOT, read_json, write_json
 from escherlib.run import load_results
 
 COMPUTE, BANDWIDTH, CAPACITY = "01_bf16_compute", "02_memory_bandwidth", "03_memory_capacity"
-FAMILIES = ["00_environment", COMPUTE, BANDWIDTH, CAPACITY]
+OPS, E2E = "04_workload_ops", "05_e2e_mfu"
+FAMILIES = ["00_environment", COMPUTE, BANDWIDTH, CAPACITY, OPS, E2E]
 PRODUCTS = ["self_attn.qkv", "ffn.linear1", "ffn.linear2", "self_attn.o"]
 VEGA = "application/vnd.vegalite.v5+json"
 TOO_HEAVY = "the time box is"  # the one reason for which a busy host may refuse a row here

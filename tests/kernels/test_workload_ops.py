@@ -24,28 +24,26 @@ def clean():
     workload_ops.release(cpu())
 
 
-@pytest.mark.parametrize("path", paths.PATHS)
-def test_every_kernel_of_a_path_can_be_timed_and_is_right(path):
+@pytest.mark.parametrize("kind", [*paths.PATHS, paths.SHARED])
+def test_every_kernel_of_a_path_can_be_timed_and_is_right(kind):
     w = tiny()
-    rows = [case for case in cases.kernels(w, path)]
-    for case in rows:
+    for case in cases.kernels(w, kind):
         found = workload_ops.time_kernel(
-            cpu(), geometry=w.identity(), path=path, kernel=case["kernel"], depth_captured=2, settle=HEATER, protocol=QUICK
+            cpu(), geometry=w.identity(), **case, depth_captured=2, settle=HEATER, protocol=QUICK
         )
         assert found["correct"]["ok"] and found["correct_before"]["ok"] and found["correct"]["error"] <= found["correct"]["bound"]
         assert found["states"]["sustained"]["median_s"] > 0 and found["kernel"] == case["kernel"]
-        assert case["row"] == f"op/{found['path']}/{found['kernel']}"
+        assert found["path"] == kind
         json.dumps(found, allow_nan=False)
 
 
-def test_rows_of_both_paths_share_what_is_launched_alike():
+def test_the_three_lists_hold_every_launch_of_both_paths_once():
     w = tiny()
-    default, optimized = ({case["row"] for case in cases.kernels(w, path)} for path in paths.PATHS)
-    assert not default & optimized
-    assert {row for row in optimized if row.startswith("op/shared/")} == {
-        f"op/shared/{name}" for name in
-        ("time_embed.linear1", "time_embed.linear2", "self_attn.o", "cross_attn.q", "ffn.linear2")
-    }  # fmt: skip
+    listed = {kind: [case["kernel"] for case in cases.kernels(w, kind)] for kind in ("default", "shared", "optimized")}
+    assert listed["shared"] == ["time_embed.linear1", "time_embed.linear2", "self_attn.o", "cross_attn.q", "ffn.linear2"]
+    for path in paths.PATHS:
+        assert sorted(listed["shared"] + listed[path]) == sorted(kernel.name for kernel in paths.kernels(w, path))
+    assert {case["path"] for case in cases.kernels(w, "shared")} == {"optimized"}
 
 
 def test_counts_and_flop_of_the_rows_are_those_of_the_whole_workload_not_of_the_captured_blocks():

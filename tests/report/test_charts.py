@@ -10,9 +10,22 @@ from escherlib.report import charts, charts_base, theme
 from escherlib.report.display import Card
 from escherlib.run import load_results
 from tests.report.factory import FakeRun, fake_run, fill_bandwidth, fill_compute
+from tests.report.factory_workload import fake_workload_run
 
 NAMES = charts.__all__
 LIGHT = {*theme.FILLS.values(), "#E69F00", "#56B4E9", "#F0E442"}
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory):
+    """Results of a whole fake run of all families on a fake GPU."""
+    return load_results(fake_workload_run(tmp_path_factory.mktemp("gpu")))
+
+
+@pytest.fixture(scope="module")
+def cpu(tmp_path_factory):
+    """The same on a fake CPU host."""
+    return load_results(fake_workload_run(tmp_path_factory.mktemp("cpu"), "cpu", "cpu_zen4"))
 
 
 def marks(node):
