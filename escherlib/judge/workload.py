@@ -54,9 +54,7 @@ def timed_workload(results):
     geometry = next((row.arguments["geometry"] for row in rows if row.arguments.get("geometry")), None)
     if geometry is None:
         return None
-    note = next((row.get("scale", "note") for row in rows if row.ok and row.get("scale", "note")), None)
-    known = {"description": "as timed", "printed_megabyte": "MiB", "scale_note": note or ""}
-    return workload_from_dict({**known, **geometry})
+    return workload_from_dict({"description": "as timed", "printed_megabyte": "MiB", **geometry})
 
 
 def workload_to_time(results, chunk_budget_s):

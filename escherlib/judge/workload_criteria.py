@@ -25,8 +25,10 @@ def operations(results, roofs, scoring):
     if not judged:
         return row("SKIP", next((op.reason for op in ops if op.reason), None) or not_measured(results, OPS))
     told = [f"{entry['op']}: {entry['miss']}" for entry in judged if entry["miss"]]
+    told = ["out of bounds: " + "; ".join(told)] if told else []
+    misses = sum(bool(entry["miss"]) for entry in judged)
     lacking = [entry for entry in judged if entry["lacks"]]
-    status = miss(results) if len(told) > len(lacking) else warn(results) if lacking else "PASS"
+    status = miss(results) if misses > len(lacking) else warn(results) if lacking else "PASS"
     if not told:
         slowest = max((e for e in judged if e["ratio"] and not e["lower_only"]), key=lambda e: e["ratio"], default=None)
         told.append(f"{len(judged)} kernels within")

@@ -33,7 +33,7 @@ def time_scope(
 ):  # fmt: skip
     """Time `chunks` chunks of the stack (the first is dropped), in turns with its matrix floor, between two brackets.
 
-    `geometry`: identity() of the workload as timed. `path` default or optimized, `scope` eager or compiled; compiled
+    `geometry`: geometry() of the workload as timed. `path` default or optimized, `scope` eager or compiled; compiled
     takes the fastest of `compile_modes`, each tried for at most `compile_budget_s`. `bracket_gemm`: {m, n, k, backend} of
     the peak. `backends`: {attention: backend} of the optimized path. `floor_forwards`: of the floor in each turn.
 

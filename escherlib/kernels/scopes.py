@@ -24,7 +24,7 @@ STACKS = {"default": Stack, "optimized": FusedStack}
 
 
 def workload_of(geometry):
-    """The Workload whose identity() `geometry` is."""
+    """The Workload whose geometry() this is."""
     from escherlib.parameters import workload_from_dict
 
     return workload_from_dict({"description": "as timed", "printed_megabyte": "MiB", **geometry})

@@ -151,6 +151,10 @@ class Workload(Strict):
         }
         return self.model_dump(mode="json", exclude=remarks)
 
+    def geometry(self):
+        """identity() and how it is scaled: what a measuring function is handed, and a record keeps."""
+        return {**self.identity(), "scale_note": self.scale_note}
+
     @property
     def is_pilots(self):
         """Whether this is the published workload within the drift limit."""

@@ -150,3 +150,9 @@ def test_the_backend_names_what_runs():
     kernels = {k.name: k for k in paths.kernels(tiny(), "optimized")}
     assert workload_ops.backend_of(kernels["self_attn.flash"], stack) == "sdpa:math"
     assert workload_ops.backend_of(kernels["fused.qk_norm"], stack) == "torch"  # no Triton on a CPU tensor
+
+
+def test_the_scale_stands_in_the_record():
+    w = tiny().model_copy(update={"scale_note": "3 of 40 blocks"})
+    found = workload_ops.capture(cpu(), geometry=w.geometry(), path="default", depth_captured=2)
+    assert found["scale"]["note"] == "3 of 40 blocks" and found["scale"]["blocks"] == 3
