@@ -12,6 +12,7 @@ from escherlib.bootstrap.console import SetupError, say
 from escherlib.bootstrap.paths import ROOT
 
 INTERRUPTED = 130
+WORKERS = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")  # fixtures that measure are made once a file
 OF_MAKE = ("ESCHER_GIVEN", "ESCHER_GOALS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTHONHOME")
 
 
@@ -102,7 +103,7 @@ def make_goal(goal, environ):
 def command_of(goal, arguments):
     """Arguments of the interpreter for a goal that runs in the environment."""
     if goal == "test":
-        return ["-m", "pytest", *arguments]
+        return ["-m", "pytest", *WORKERS, *arguments]
     if goal == "doctor":  # answers where click is missing too
         return ["-m", "escherlib.bootstrap", goal, *arguments]
     if goal != "lab":

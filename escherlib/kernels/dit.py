@@ -19,6 +19,7 @@ from escherlib.kernels.rowwise import EPS
 WEIGHT_STD = 0.02
 LOGIT_STD = 3.0  # spread of attention logits: a few hundred keys matter to a query, as in a trained model
 ROPE_BASE = 10000.0
+DRAWN = 4_194_301  # a prime: weights that a host draws before it repeats them
 
 
 def direct(name, function, *arguments, **keywords):
@@ -171,8 +172,21 @@ def build(w, device, dtype, stack=Stack, seed=20260401):
             spread = math.sqrt(LOGIT_STD) if name.split(".")[-2] in QK_NORMS else 1.0
             value.fill_(spread if name.endswith("weight") else 0.0)
         else:
-            value.normal_(std=WEIGHT_STD)
+            fill_normal(value)
     return model.allocate()
+
+
+def fill_normal(value):
+    """Normal values with WEIGHT_STD. A host draws some and lays them end to end: billions would take it a minute.
+
+    The length of what is drawn has no factor in common with any width, so no two rows are alike.
+    """
+    if value.is_cuda or value.numel() <= DRAWN:
+        value.normal_(std=WEIGHT_STD)
+        return
+    drawn = torch.empty(DRAWN, dtype=value.dtype).normal_(std=WEIGHT_STD)
+    for part in value.view(-1).split(DRAWN):
+        part.copy_(drawn[: part.numel()])
 
 
 QK_NORMS = ("norm_q", "norm_k", "norm_cross_q", "norm_cross_k")

@@ -1,4 +1,4 @@
-"""`torch`, imported when first used: a notebook that only reads records starts fast, and runs without it."""
+"""`torch` and what is built on it, imported when first used: a notebook that only reads records runs without it."""
 
 import importlib
 
@@ -16,3 +16,4 @@ class Lazy:
 
 
 torch = Lazy("torch")
+dit, dit_fused = Lazy("escherlib.kernels.dit"), Lazy("escherlib.kernels.dit_fused")

@@ -9,8 +9,7 @@ import math
 
 from escherlib.errors import Refused
 from escherlib.kernels import attention, rowwise
-from escherlib.kernels.dit import rotate
-from escherlib.kernels.lazy import torch
+from escherlib.kernels.lazy import dit, torch
 
 ROUNDINGS = 4  # of the longest chain inside one operation: norm, 1 + scale, product, sum
 OUTPUTS = ("out", "sum_out")
@@ -87,7 +86,7 @@ def forms(call):
 
 def depth_of(call):
     """Products one output element sums: the inner length of a product, the width of a norm; 1 where nothing is summed."""
-    if call.function is rotate:
+    if call.function is dit.rotate:
         return 1
     shapes = [v.shape for v in call.arguments if isinstance(v, torch.Tensor) and v.dim() == 2]
     return max((shape[-1] for shape in shapes), default=1)

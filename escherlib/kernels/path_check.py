@@ -5,9 +5,8 @@ import math
 from escherlib.errors import Refused
 from escherlib.kernels import operands, scopes
 from escherlib.kernels.compiled import Compiled, modes_for
-from escherlib.kernels.dit import Stack, build
 from escherlib.kernels.formats import format_of, is_emulated
-from escherlib.kernels.lazy import torch
+from escherlib.kernels.lazy import dit, torch
 from escherlib.method import method
 from escherlib.schemas.workload import Workload
 from escherlib.timing import clock_for
@@ -33,7 +32,7 @@ def check_path(device, *, path, backends=None, head_dim=128, compile_mode=None, 
     """
     w = small_workload(head_dim, device.peak_dtype)
     fmt = format_of(device, w.dtype)
-    stack = build(w, device.torch_device, fmt.storage, scopes.STACKS[path], seed)
+    stack = dit.build(w, device.torch_device, fmt.storage, scopes.stack_class(path), seed)
     if path == "optimized":
         stack.use(backends or {})
     with torch.inference_mode():
@@ -71,7 +70,7 @@ def small_workload(head_dim, dtype):
 
 def twin(stack, w, device):
     """The plain modules in float32 with the weights, text and noise of `stack`."""
-    exact = build(w, device.torch_device, torch.float32, Stack)
+    exact = dit.build(w, device.torch_device, torch.float32)
     exact.load_state_dict({name: value.float() for name, value in stack.state_dict().items()})
     exact.text = [tuple(t.float() for t in text) if isinstance(text, tuple) else text.float() for text in stack.text]
     exact.noise, exact.steps = [x.float() for x in stack.noise], stack.steps.float()
@@ -89,7 +88,7 @@ def compare_compiled(device, w, path, backends, mode, eager, starts, seed):
     modes = modes_for(path, device.kind, [mode] if mode else [])
     if not modes:
         return None, "not asked for" if mode is None else "a captured graph needs a GPU"
-    stack = build(w, device.torch_device, format_of(device, w.dtype).storage, scopes.STACKS[path], seed)
+    stack = dit.build(w, device.torch_device, format_of(device, w.dtype).storage, scopes.stack_class(path), seed)
     if path == "optimized":
         stack.use(backends or {})
     run = Compiled(device, stack, clock_for(device))

@@ -11,16 +11,13 @@ from escherlib.accounting.scale import scale_of
 from escherlib.errors import Refused
 from escherlib.kernels import attention, backends, gemm, observe, operands, timed
 from escherlib.kernels.compiled import Compiled
-from escherlib.kernels.dit import Stack, build
-from escherlib.kernels.dit_fused import FusedStack
 from escherlib.kernels.formats import format_of, is_emulated, switches
-from escherlib.kernels.lazy import torch
+from escherlib.kernels.lazy import dit, dit_fused, torch
 from escherlib.kernels.products import Gemm
 
 ROUNDS = 3  # turns of chunks and floor within one scope
 COSINE_LIMIT = 0.5  # rows of an input more alike than this would cost less power than real ones
 MARKED_CHUNKS = 3
-STACKS = {"default": Stack, "optimized": FusedStack}
 
 
 def workload_of(geometry):
@@ -30,11 +27,16 @@ def workload_of(geometry):
     return workload_from_dict({"description": "as timed", "printed_megabyte": "MiB", **geometry})
 
 
+def stack_class(path):
+    """Class of the stack of a path."""
+    return dit.Stack if path == "default" else dit_fused.FusedStack
+
+
 def open_stack(device, geometry, path, chosen):
     """(workload, stack) of a path on the device, its window filled by running chunks."""
     w = workload_of(geometry)
     memory.require_ring(w)
-    stack = build(w, device.torch_device, format_of(device, w.dtype).storage, STACKS[path])
+    stack = dit.build(w, device.torch_device, format_of(device, w.dtype).storage, stack_class(path))
     if path == "optimized":
         stack.use(chosen or {})
     fill_window(stack)

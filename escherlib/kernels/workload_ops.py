@@ -13,9 +13,8 @@ from escherlib.accounting.scale import scale_of
 from escherlib.errors import Refused, UserError
 from escherlib.kernels import backends as gemm_backends
 from escherlib.kernels import gemm, observe, op_check, operands, rowwise, scopes, timed
-from escherlib.kernels.dit import rope_angles, rotate
 from escherlib.kernels.formats import format_of, is_emulated, switches
-from escherlib.kernels.lazy import torch
+from escherlib.kernels.lazy import dit, torch
 from escherlib.kernels.products import Gemm
 from escherlib.method import method
 
@@ -78,9 +77,10 @@ def time_kernel(
 
 
 def release(device):
-    """Give back the captured stack and its memory."""
+    """Give back the captured stack and its memory. `device` None (a notebook that only reads) holds none."""
     _captured.clear()
-    operands.release(device)
+    if device is not None:
+        operands.release(device)
 
 
 def kernel_named(w, path, name):
@@ -120,13 +120,13 @@ def recorded_of(found, what):
 def rope_calls(found):
     """What the optional rotary embedding would do to each block's recorded q and k."""
     w, stack = found["w"], found["stack"]
-    angles = rope_angles(w.query_tokens, w.head_dim, stack.time[0].weight.device)
+    angles = dit.rope_angles(w.query_tokens, w.head_dim, stack.time[0].weight.device)
     by_block = {}
     for call in found["calls"]:
         if call.name in ("norm.q", "norm.k"):
             by_block.setdefault(call.block, {})[call.name] = call()
     return [
-        observe.Call(block, ROPE, rotate, (rows["norm.q"], rows["norm.k"], angles, w.heads)) for block, rows in by_block.items()
+        observe.Call(block, ROPE, dit.rotate, (rows["norm.q"], rows["norm.k"], angles, w.heads)) for block, rows in by_block.items()
     ]
 
 

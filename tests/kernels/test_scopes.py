@@ -9,7 +9,7 @@ import torch
 from escherlib.accounting import paths
 from escherlib.accounting.workload import forward_flop
 from escherlib.errors import Refused
-from escherlib.kernels import e2e, observe, path_check, rowwise, scopes, timed
+from escherlib.kernels import dit, e2e, observe, path_check, rowwise, scopes, timed
 from tests.kernels.stand_in import QUICK, cpu
 from tests.kernels.tiny import tiny
 
@@ -99,3 +99,10 @@ def test_a_path_that_forgets_a_gate_does_not_pass(monkeypatch):
     monkeypatch.setattr(rowwise, "residual", lambda x, y, gate, out: torch.add(x, y, out=out))
     with pytest.raises(Refused, match="optimized path gave a wrong result"):
         path_check.check_path(cpu(), path="optimized", head_dim=32)
+
+
+def test_weights_laid_end_to_end_have_no_two_rows_alike(monkeypatch):
+    monkeypatch.setattr(dit, "DRAWN", 101)
+    value = torch.empty(40, 8)
+    dit.fill_normal(value)
+    assert len({tuple(row) for row in value.tolist()}) == 40 and value.std() == pytest.approx(dit.WEIGHT_STD, rel=0.3)
