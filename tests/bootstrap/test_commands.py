@@ -108,7 +108,7 @@ def test_lab_is_local_and_quiet(monkeypatch):
     command = commands.command_of("lab", [])
     assert "--ip=127.0.0.1" in command
     assert "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate" in command
-    assert commands.command_of("test", []) == ["-m", "pytest"]
+    assert commands.command_of("test", [])[:2] == ["-m", "pytest"]
     assert commands.command_of("doctor", ["--device=cpu"]) == [
         "-m",
         "escherlib.bootstrap",
