@@ -138,10 +138,9 @@ def _install_torch(path, request, kept, source):
     python, log = envs.python_in(path), path / LOG
     if kept:
         say(f"  torch {kept['torch']} of {sys.executable} is kept")
-        folder = next((path / "lib").glob("python*/site-packages"))
         # an old setuptools that venv brings along would hide the one that this torch was installed with
         run_logged(pip(python, "uninstall", "--quiet", "--yes", "setuptools"), log, pip_environment(path))
-        (folder / "escher_kept_torch.pth").write_text("\n".join(kept["places"]) + "\n")
+        _kept_places(path).write_text("\n".join(kept["places"]) + "\n")
         return "keep", None
     if source is None:
         requirement = read_requirements()[0]
@@ -160,6 +159,24 @@ def _install_torch(path, request, kept, source):
     return source.label, source.index
 
 
+def _kept_places(path):
+    """The file that lets an environment see a torch installed elsewhere."""
+    return next((path / "lib").glob("python*/site-packages")) / "escher_kept_torch.pth"
+
+
+@contextmanager
+def _without_kept_places(path):
+    """What lies beside a kept torch counts for nothing: programs find their data only in their own environment."""
+    places = _kept_places(path)
+    text = places.read_text() if places.exists() else None
+    places.unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        if text is not None:
+            places.write_text(text)
+
+
 def _install_rest(path, tests):
     log = path / LOG
     wanted = [entry for entry in read_requirements(tests)[1:] if entry != "-e ."]
@@ -167,9 +184,9 @@ def _install_rest(path, tests):
         listing.write("\n".join(wanted) + "\n")
         listing.flush()
         command = pip(envs.python_in(path), *INSTALL, "--requirement", listing.name, "--editable", ROOT)
-        code, output = run_step(
-            f"{len(wanted)} packages and what they need", command, log, pip_environment(path)
-        )
+        with _without_kept_places(path):
+            title = f"{len(wanted)} packages and what they need"
+            code, output = run_step(title, command, log, pip_environment(path))
     if code != 0:
         hint = "offline: VENV=none with a Python that has them"
         raise SetupError(f"packages could not be installed: {last_error(output)}; log: {log}; {hint}")

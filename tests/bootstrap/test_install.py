@@ -142,3 +142,17 @@ def test_otherwise_the_exact_line_is_printed(debian, monkeypatch, capsys):
 def test_no_dpkg_no_opinion(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert packages.missing(packages.REPORT) == []
+
+
+def test_what_lies_beside_a_kept_torch_is_out_of_sight_while_packages_are_installed(tmp_path):
+    folder = tmp_path / "lib/python3.12/site-packages"
+    folder.mkdir(parents=True)
+    places = folder / "escher_kept_torch.pth"
+    with install._without_kept_places(tmp_path):
+        assert not places.exists()
+    assert not places.exists()
+    places.write_text("/elsewhere\n")
+    with pytest.raises(KeyboardInterrupt), install._without_kept_places(tmp_path):
+        assert not places.exists()
+        raise KeyboardInterrupt
+    assert places.read_text() == "/elsewhere\n"
