@@ -13,8 +13,8 @@ from escherlib.accounting.workload import drift_against
 from escherlib.errors import UserError
 from escherlib.files import ROOT, canonical_json, sha256_text
 from escherlib.schemas.devices import Devices
-from escherlib.schemas.reading import read_validated, read_yaml, validated
 from escherlib.schemas.models import Models
+from escherlib.schemas.reading import read_validated, read_yaml, validated
 from escherlib.schemas.report import ReportConfig
 from escherlib.schemas.scoring import Scoring
 from escherlib.schemas.suite import Suite

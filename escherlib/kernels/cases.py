@@ -145,13 +145,9 @@ def kernels(timed, path):
     return [{"kernel": kernel.name, "path": wanted} for kernel in paths.kernels(timed, wanted) if kernel.path == path]
 
 
-def checks(path_names, scope_names, backends):
-    """The check of each path on a small instance, compiled too where the compiled scope is asked for."""
-    modes = {"default": "default", "optimized": "graph"} if "compiled" in scope_names else {}
-    return [
-        {"path": path, "backends": backends if path == "optimized" else {}, "compile_mode": modes.get(path)}
-        for path in path_names
-    ]
+def checks(path_names, backends):
+    """The check of each path on a small instance."""
+    return [{"path": path, "backends": backends if path == "optimized" else {}} for path in path_names]
 
 
 def scopes(path_names, scope_names, backends):

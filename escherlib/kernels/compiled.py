@@ -1,8 +1,8 @@
 """The stack compiled: torch.compile of each block on the default path, a captured graph on the optimized one."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 from escherlib import timing
 from escherlib.errors import Refused

@@ -1,19 +1,12 @@
 """Is a path right as a whole? A small instance of its stack against a float32 run of the plain modules."""
 
-import math
-
 from escherlib.errors import Refused
 from escherlib.kernels import operands, scopes
-from escherlib.kernels.compiled import Compiled, modes_for
 from escherlib.kernels.formats import format_of, is_emulated
 from escherlib.kernels.lazy import dit, torch
 from escherlib.method import method
 from escherlib.schemas.workload import Workload
-from escherlib.timing import clock_for
 
-# Roundings one after another on the way of a value through a block's update (norms, products, attention, gates), and of
-# the residual stream that the update is added to.
-UPDATE_ROUNDINGS, STREAM_ROUNDINGS = 14, 3
 SMALL = {
     "name": "small", "description": "small instance for the check of a path", "batch": 1, "heads": 2, "ffn": 640, "blocks": 2,
     "tokens_per_latent_frame": 64, "frames": 3, "window": 12, "text_tokens": 64, "cross_kv_cached": True,
@@ -22,13 +15,12 @@ SMALL = {
 
 
 @method(version=1)
-def check_path(device, *, path, backends=None, head_dim=128, compile_mode=None, seed=20260401):
+def check_path(device, *, path, backends=None, head_dim=128, seed=20260401):
     """A small stack of a path over two turns of its ring, against the plain modules in float32 with the same weights.
 
     The error is that of the update: ‖(y − x) − (y₃₂ − x)‖ / ‖y₃₂ − x‖, the largest of all chunks. The bound is twice
     √n·u of the update's roundings and of the stream's, these times ‖y₃₂‖/‖y₃₂ − x‖, since roundings are independent and
-    the stream is rounded as a whole. `compile_mode`: also compile it and compare with
-    eager (`compiled_error`, else `compiled_reason`). Refused where the result is wrong.
+    the stream is rounded as a whole. Refused where the result is wrong.
     """
     w = small_workload(head_dim, device.peak_dtype)
     fmt = format_of(device, w.dtype)
@@ -40,9 +32,8 @@ def check_path(device, *, path, backends=None, head_dim=128, compile_mode=None, 
         got = [stack.chunk(i).clone() for i in range(chunks)]
         wanted = [exact.chunk(i) for exact in [twin(stack, w, device)] for i in range(chunks)]
         starts = [stack.noise[i % len(stack.noise)] for i in range(chunks)]
-        error = max(update_error(y, z, x) for y, z, x in zip(got, wanted, starts, strict=True))
-        compiled, reason = compare_compiled(device, w, path, backends, compile_mode, got, starts, seed)
-    bound = bound_of(w.blocks, fmt.unit_roundoff, wanted, starts)
+        error = max(scopes.update_error(y, z, x) for y, z, x in zip(got, wanted, starts, strict=True))
+    bound = scopes.bound_of(w.blocks, fmt.unit_roundoff, wanted, starts)
     how = f"largest relative error of the update over {chunks} chunks of a small instance against plain modules in float32"
     operands.release(device)
     if not error <= bound:
@@ -51,15 +42,8 @@ def check_path(device, *, path, backends=None, head_dim=128, compile_mode=None, 
         "states": {}, "flop": None, "bytes": None, "bytes_how": "nothing is timed here", "dtype": fmt.name,
         "emulated": is_emulated(device, fmt), "fill": "normal", "backend": path, "path": path,
         "correct": {"ok": True, "error": error, "bound": bound, "how": how}, "backends": scopes.backends_of(stack),
-        "compiled_error": compiled, "compiled_reason": reason, "geometry": w.identity(),
+        "geometry": w.identity(),
     }  # fmt: skip
-
-
-def bound_of(blocks, unit, wanted, starts):
-    """The largest error that rounding explains; see check_path."""
-    stream = max(float(y.norm() / (y - x.float()).norm()) for y, x in zip(wanted, starts, strict=True))
-    roundings = math.sqrt(UPDATE_ROUNDINGS * blocks) + math.sqrt(STREAM_ROUNDINGS * blocks) * stream
-    return 2 * roundings * unit
 
 
 def small_workload(head_dim, dtype):
@@ -75,33 +59,3 @@ def twin(stack, w, device):
     exact.text = [tuple(t.float() for t in text) if isinstance(text, tuple) else text.float() for text in stack.text]
     exact.noise, exact.steps = [x.float() for x in stack.noise], stack.steps.float()
     return exact
-
-
-def update_error(result, wanted, start):
-    """‖(result − start) − (wanted − start)‖ / ‖wanted − start‖ in float32; infinite where not finite."""
-    error = float((result.float() - wanted.float()).norm() / (wanted.float() - start.float()).norm())
-    return error if math.isfinite(error) else math.inf
-
-
-def compare_compiled(device, w, path, backends, mode, eager, starts, seed):
-    """(relative error of the compiled against the eager update, None) or (None, why there is none)."""
-    modes = modes_for(path, device.kind, [mode] if mode else [])
-    if not modes:
-        return None, "not asked for" if mode is None else "a captured graph needs a GPU"
-    stack = dit.build(w, device.torch_device, format_of(device, w.dtype).storage, scopes.stack_class(path), seed)
-    if path == "optimized":
-        stack.use(backends or {})
-    run = Compiled(device, stack, clock_for(device))
-    try:
-        run.attempt(modes[0])
-    except Exception as error:  # a compiler may fail in any way, and eager stands without it
-        return None, f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0][:200]}"
-    chunk = run.runner(modes[0]).chunk
-    for i in range(stack.slots):
-        chunk(i)
-    outputs = []
-    for i in range(stack.slots, 2 * stack.slots):
-        produced = chunk(i)
-        outputs.append((stack.room["sum"] if path == "optimized" else produced).clone())
-    pairs = zip(outputs, eager[stack.slots :], starts[stack.slots :], strict=True)
-    return max(update_error(y, z, x) for y, z, x in pairs), None

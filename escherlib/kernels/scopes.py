@@ -3,6 +3,7 @@
 Runs inside the child process of kernels/e2e.py, which holds one stack alive over its scopes.
 """
 
+import math
 import time
 
 from escherlib import timing
@@ -18,6 +19,9 @@ from escherlib.kernels.products import Gemm
 ROUNDS = 3  # turns of chunks and floor within one scope
 COSINE_LIMIT = 0.5  # rows of an input more alike than this would cost less power than real ones
 MARKED_CHUNKS = 3
+# Roundings one after another on the way of a value through a block's update (norms, products, attention, gates), and of
+# the residual stream that the update is added to.
+UPDATE_ROUNDINGS, STREAM_ROUNDINGS = 14, 3
 
 
 def workload_of(geometry):
@@ -96,6 +100,7 @@ def measure(device, w, stack, path, heater, runner, *, chunks, floor_forwards, f
     with torch.inference_mode():
         before = observe.health(stack, 0, COSINE_LIMIT)
         require_alive(before, "before")
+        agrees = compiled_check(stack, runner, format_of(device, w.dtype).unit_roundoff) if runner.compile else None
         floor, flop = matrix_floor(stack, path, w)
         settled = heater.settle()
         brackets = [heater.bracket()]
@@ -116,7 +121,7 @@ def measure(device, w, stack, path, heater, runner, *, chunks, floor_forwards, f
         "states": {"sustained": {**chunk, "flop": flop, "label": settled["label"] or chunk["label"]}},
         "flop": flop, "bytes": paths.forward_bytes(w, path), "bytes_how": paths.BYTES_HOW,
         "dtype": fmt.name, "emulated": is_emulated(device, fmt), "fill": "normal noise and text, window filled by chunks",
-        "backend": runner.how, "how": runner.how, "compile": runner.compile, "backends": backends_of(stack),
+        "backend": runner.how, "how": runner.how, "compile": runner.compile, "compiled_check": agrees, "backends": backends_of(stack),
         "dropped_ns": dropped, "throughput": throughput(states["chunk"]), "floor": _floor(states["floor"], flop),
         "floor_random": random and _floor(random, flop),
         "floor_random_reason": None if random else "not asked for in this suite",
@@ -127,6 +132,38 @@ def measure(device, w, stack, path, heater, runner, *, chunks, floor_forwards, f
         "correct": {"ok": True, "error": None, "bound": None, "how": "values alive before and after; the arithmetic is checked "
                     "on a small instance against float32, see the row correct/" + path},
     }  # fmt: skip
+
+
+def bound_of(blocks, unit, wanted, starts):
+    """The largest relative error of an update that rounding explains: twice the roundings of update and stream.
+
+    `wanted`, `starts`: what chunks gave and began with. The stream is rounded as a whole, so its roundings weigh as
+    much more as it is larger than the update.
+    """
+    stream = max(float(y.float().norm() / (y.float() - x.float()).norm()) for y, x in zip(wanted, starts, strict=True))
+    return 2 * unit * (math.sqrt(UPDATE_ROUNDINGS * blocks) + math.sqrt(STREAM_ROUNDINGS * blocks) * stream)
+
+
+def update_error(result, wanted, start):
+    """‖(result − start) − (wanted − start)‖ / ‖wanted − start‖ in float32; infinite where not finite."""
+    error = float((result.float() - wanted.float()).norm() / (wanted.float() - start.float()).norm())
+    return error if math.isfinite(error) else math.inf
+
+
+def compiled_check(stack, runner, unit):
+    """{error, bound} of a compiled chunk's update against the same chunk run eagerly. Refused where they differ.
+
+    Both are rounded, each on its own way, so twice the bound of one of them holds.
+    """
+    i, start = 0, stack.noise[0]
+    with torch.compiler.set_stance("force_eager"):
+        wanted = stack.chunk(i).clone()
+    produced = runner.chunk(i)
+    produced = stack.room["sum"] if stack.path == "optimized" else produced
+    error, bound = update_error(produced, wanted, start), 2 * bound_of(len(stack.blocks), unit, [wanted], [start])
+    if not error <= bound:
+        raise Refused(f"compiled, the {stack.path} path gave another result: relative error {error:.3g}, bound {bound:.3g}")
+    return {"error": error, "bound": bound}
 
 
 def require_alive(health, when):

@@ -15,7 +15,7 @@ def prepare_system(root="/"):
     """Write the settings and raise AMD performance levels to high. Returns path → "set" or why not."""
     wanted = {Path(root) / path.lstrip("/"): value for path, value in SETTINGS.items()}
     levels = Path(root).glob("sys/class/drm/card*/device/power_dpm_force_performance_level")
-    wanted |= {path: "high" for path in levels}
+    wanted |= dict.fromkeys(levels, "high")
     return {str(path): _write(path, value) for path, value in wanted.items()}
 
 

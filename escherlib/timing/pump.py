@@ -1,9 +1,8 @@
 """Keeps a device busy without a gap and reads the time of every batch: the one loop under all states."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
-
 
 MOST_CALLS = 65536  # calls in one batch
 STUCK_S = 2.0  # a stream ends this long after three times the time it should take, whatever the timer reads

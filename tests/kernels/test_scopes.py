@@ -10,6 +10,7 @@ from escherlib.accounting import paths
 from escherlib.accounting.workload import forward_flop
 from escherlib.errors import Refused
 from escherlib.kernels import dit, e2e, observe, path_check, rowwise, scopes, timed
+from escherlib.kernels.compiled import Runner
 from tests.kernels.stand_in import QUICK, cpu
 from tests.kernels.tiny import tiny
 
@@ -92,7 +93,6 @@ def test_a_real_child_measures_a_scope():
 def test_a_small_instance_of_each_path_is_right(path):
     found = path_check.check_path(cpu(peak_dtype="bf16"), path=path, head_dim=32)
     assert found["correct"]["ok"] and 1e-4 < found["correct"]["error"] <= found["correct"]["bound"]
-    assert found["compiled_error"] is None and found["compiled_reason"]
 
 
 def test_a_path_that_forgets_a_gate_does_not_pass(monkeypatch):
@@ -106,3 +106,14 @@ def test_weights_laid_end_to_end_have_no_two_rows_alike(monkeypatch):
     value = torch.empty(40, 8)
     dit.fill_normal(value)
     assert len({tuple(row) for row in value.tolist()}) == 40 and value.std() == pytest.approx(dit.WEIGHT_STD, rel=0.3)
+
+
+def test_a_compiled_chunk_is_held_against_the_eager_one():
+    stack = session("default").stack
+    right = Runner(stack.chunk, "as written", {})
+    with torch.inference_mode():
+        found = scopes.compiled_check(stack, right, 2.0**-9)
+        assert found["error"] == 0 and 0 < found["bound"] < 1
+        wrong = Runner(lambda i: 2 * stack.chunk(i), "doubled", {})
+        with pytest.raises(Refused, match="compiled, the default path gave another result: relative error"):
+            scopes.compiled_check(stack, wrong, 2.0**-9)
