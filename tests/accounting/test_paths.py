@@ -116,9 +116,7 @@ def test_every_kernel_of_escher_by_hand(path):
     listed = paths.kernels(ESCHER, path)
     assert {kernel.name: fields(kernel) for kernel in listed} == SHARED | OWN[path]
     assert len(listed) == len(SHARED | OWN[path])
-    assert {kernel.name: kernel.path for kernel in listed} == (
-        dict.fromkeys(SHARED, "shared") | dict.fromkeys(OWN[path], path)
-    )
+    assert {kernel.name: kernel.path for kernel in listed} == (dict.fromkeys(SHARED, "shared") | dict.fromkeys(OWN[path], path))
 
 
 def test_a_forward_of_escher_by_hand():
@@ -128,7 +126,7 @@ def test_a_forward_of_escher_by_hand():
     assert paths.forward_flop(ESCHER, "default") == paths.forward_flop(ESCHER, "optimized") == flop
     block = 47 * X + 4 * U + 11 * V + 12 * M + TIME + 6 * W + 2 * F + KV + TEXT_KV  # the tables' rows
     assert paths.forward_bytes(ESCHER, "default") == 40 * block + time_bytes == 150_857_381_376
-    # qkv's input 2, the ring's copy 4, residual and norm 1 but for a bias, residual and modulation 2 each; GELU's 2
+    # qkv's input, the ring's copy, residual with norm (for one bias more), residual, norm with modulation, GELU
     inside = 2 * X + 4 * X + (X - V) + 2 * X + 2 * X + 2 * U
     between = TIME + 3 * X  # from one block's residual to the next one's modulated norm
     saved = 40 * inside + 39 * between + 2 * X
@@ -224,7 +222,7 @@ def test_products_move_each_operand_of_their_shape_once(w, path, factor):
 
 
 def covered(listed):
-    """{operation: times in a forward}; launches are spread evenly over a kernel's calls, each covers its members."""
+    """{operation: times in a forward}; launches are even over a kernel's calls, each covers its members."""
     times = Counter()
     for kernel in listed:
         assert kernel.count % len(kernel.calls) == 0
@@ -241,9 +239,7 @@ def test_the_fused_kernels_cover_the_default_ones_exactly(w):
     assert fused.pop("glue.modulation") == 1 and once.pop("glue.modulation") == w.blocks
     assert fused == once
     assert all(kernel.members == kernel.calls for kernel in default)
-    assert {name for kernel in default for name in kernel.members} == {
-        member for kernel in optimized for member in kernel.members
-    }
+    assert {name for kernel in default for name in kernel.members} == {member for kernel in optimized for member in kernel.members}
 
 
 @FEW
@@ -299,7 +295,7 @@ def tensors(value):
 
 
 def moved(call, is_gemm):
-    """(bytes read, written) by a recorded call: every operand and result once, biases of products left out."""
+    """(bytes read, written) by a recorded call: every operand and result once, no biases of products."""
     read = tensors(call.arguments)
     if isinstance(call.function, torch.nn.Module):
         read += list(call.function.parameters())
@@ -342,9 +338,7 @@ def test_flop_are_those_that_torch_counts_in_one_chunk(path, changes):
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
         stack.chunk(0)
     listed = paths.kernels(w, path)
-    by_kind = {
-        kind: sum(k.flop * k.count for k in listed if k.kind == kind) for kind in ("gemm", "attention")
-    }
+    by_kind = {kind: sum(k.flop * k.count for k in listed if k.kind == kind) for kind in ("gemm", "attention")}
     seen = counter.get_flop_counts()["Global"]
     assert seen.pop(aten.bmm) == by_kind["attention"] and sum(seen.values()) == by_kind["gemm"]
     assert counter.get_total_flops() == paths.forward_flop(w, path) == workload.forward_flop(w)
