@@ -48,7 +48,7 @@ class Block(nn.Module):
 
     def forward(self, x, time, ring, start, text, angles=None):
         """x [tokens, d], time [rows, 6, d], ring [2, kv_tokens, d], text: (K, V) cached or the encoded text."""
-        call, tokens = self.call, x.shape[0]
+        call = self.call
         parts = call("glue.modulation", torch.add, self.modulation, time).unbind(1)
         shift, scale, gate, ffn_shift, ffn_scale, ffn_gate = parts
 
