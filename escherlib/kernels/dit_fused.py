@@ -42,19 +42,17 @@ class FusedStack(Stack):
     def forward(self, x, slot):
         """One chunk: x [query_tokens, d] through all blocks, written into ring slot `slot`."""
         parts, room = self._modulated(), self.room
-        call, last = self.call, len(self.layers) - 1
-        h = call("fused.norm_self_first", rowwise.norm_modulate, x, parts[0][0], parts[0][1], out=room["h"])
+        h = self.call("fused.norm_self_first", rowwise.norm_modulate, x, parts[0][0], parts[0][1], out=room["h"])
         for i, layer in enumerate(self.layers):
             x, y = self._block(i, layer, x, h, parts[i], slot)
-            gate = parts[i][5]
-            if i == last:
-                return self.call("fused.ffn_residual_last", rowwise.residual, x, y, gate, out=room["sum"])
-            shift, scale = parts[i + 1][:2]
-            layer.call(
-                "fused.ffn_residual_norm_self", rowwise.residual_norm_modulate, x, y, gate, shift, scale,
-                sum_out=room["sum"], out=room["h"],
-            )  # fmt: skip
-            x, h = room["sum"], room["h"]
+            if i < len(self.layers) - 1:
+                shift, scale = parts[i + 1][:2]
+                layer.call(
+                    "fused.ffn_residual_norm_self", rowwise.residual_norm_modulate, x, y, parts[i][5], shift, scale,
+                    sum_out=room["sum"], out=room["h"],
+                )  # fmt: skip
+                x, h = room["sum"], room["h"]
+        return self.call("fused.ffn_residual_last", rowwise.residual, x, y, parts[-1][5], out=room["sum"])
 
     def _block(self, i, layer, x, h, parts, slot):
         """Attention, cross attention and FFN of one block; returns (x, what the FFN adds to it before its gate)."""

@@ -116,7 +116,7 @@ class Child:
 
     def __init__(self):
         reading, writing = os.pipe()
-        self.log = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
         self.process = subprocess.Popen(
             [sys.executable, "-m", CHILD, str(writing)], stdin=subprocess.PIPE, stdout=self.log, stderr=subprocess.STDOUT,
             pass_fds=(writing,), start_new_session=True, text=True,

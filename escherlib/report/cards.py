@@ -179,13 +179,17 @@ def _chunk_ceiling(results):
         ("FLOP of a chunk", f"{number(flop / 1e12)} TFLOP in {workload.blocks} blocks"),
         ("bytes of a chunk", f"{number(moved / 1e9)} GB (optimized path), {number(flop / moved)} FLOP/byte"),
     ]
-    pairs = (("at the measured roofs", roofs.sustained.value, roofs.memory.value), ("at the rated roofs", roofs.rated_tflops, roofs.rated_memory_gb_s))
+    pairs = (
+        ("at the measured roofs", roofs.sustained.value, roofs.memory.value),
+        ("at the rated roofs", roofs.rated_tflops, roofs.rated_memory_gb_s),
+    )
     for name, peak, memory in pairs:
         if peak and memory:
             kernels = paths.kernels(workload, "optimized")
             least = sum(k.count * roofline.floor_s(k.flop, k.nbytes, peak, memory) for k in kernels)
             shown.append((f"least time {name}", f"{number(1e3 * least)} ms"))
-    lacking = [f"{what}: {roof.reason}" for what, roof in (("sustained peak", roofs.sustained), ("memory roof", roofs.memory)) if not roof.value]
+    wanted = (("sustained peak", roofs.sustained), ("memory roof", roofs.memory))
+    lacking = [f"{what}: {roof.reason}" for what, roof in wanted if not roof.value]
     return (*shown, ("not known", "; ".join(lacking)))
 
 

@@ -74,7 +74,8 @@ def _pilot_panel(results, domain):
     pilot = pilot_reference(workload_from_dict(results.manifest["workload"]))
     if pilot is None:
         return None
-    rows = [{"name": f"pilot · {name}", "x": getattr(pilot, key), "text": f"{getattr(pilot, key):g} %", "color": "#FFFFFF"} for name, key in PILOT]
+    published = [(name, getattr(pilot, key)) for name, key in PILOT]
+    rows = [{"name": f"pilot · {name}", "x": value, "text": f"{value:g} %", "color": "#FFFFFF"} for name, value in published]
     title = f"published, % of a peak of {pilot.peak_tflops:g} TFLOP/s on another device"
     layers, _ = base.horizontal_bars(rows, domain, title)
     return alt.layer(*layers).properties(width=base.WIDTH, height=26 * len(rows))
@@ -112,7 +113,8 @@ def chunks(results):
         marks = alt.Chart(base.data(rows[scope.name])).encode(x=x, y=y, tooltip=base.tips(("x", "chunk", "d"), ("ms", "ms", ".3f")))
         style = SERIES[index]
         level = base.level(100, (0, count + 1), x, y, GREY, (4, 4), 1)
-        layers = [level, marks.mark_line(color=style.color, strokeWidth=1.2), marks.mark_point(shape=style.shape, color=style.color, filled=True, size=30)]
+        points = marks.mark_point(shape=style.shape, color=style.color, filled=True, size=30)
+        layers = [level, marks.mark_line(color=style.color, strokeWidth=1.2), points]
         text = f"{scope.name} {number(1e3 * scope.chunk_s)} ms"
         layers += base.margin_labels([(100, text, style.color)], y, domain_y, height=90)
         panels.append(alt.layer(*layers).properties(width=base.WIDTH, height=90))
@@ -147,7 +149,8 @@ def waterfall(results, path="optimized", scope="eager"):
     high = max(row["high"] for row in rows)
     domain = (low, high + 0.22 * (high - low))
     rows = [row | {"low": max(row["low"], low)} for row in rows]
-    x = alt.X("low:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=alt.Axis(title="ms a chunk (axis does not start at 0)", format="~f"))
+    axis = alt.Axis(title="ms a chunk (axis does not start at 0)", format="~f")
+    x = alt.X("low:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=axis)
     tooltip = base.tips(("name", "what"), ("text", "value"))
     bars = alt.Chart(base.data(rows)).mark_bar(stroke=INK, strokeWidth=0.5, height=17)
     layers = [bars.encode(y=y, x=x, x2="high:Q", color=alt.Color("color:N", scale=None), tooltip=tooltip)]
@@ -184,22 +187,24 @@ def what_if(results):
     whole, room, cases = tables_e2e.what_if_cases(results)
     cases = [case for case in cases if case.frames == whole.frames and case.window]
     if not cases:
-        why = "this workload is given in tokens, not latent frames" if whole.frames is None else "both roofs are needed, or no window fits this chunk"
+        in_tokens = "this workload is given in tokens, not latent frames"
+        why = in_tokens if whole.frames is None else "both roofs are needed, or no window fits this chunk"
         return not_measured("What if", why)
     windows = sorted({case.window for case in cases})
     domain_x = base.padded_log(windows, 1.15)
     mfus, memories = [100 * case.mfu for case in cases], [case.memory_bytes / GIB for case in cases]
-    margin = max(2.0, 0.12 * (max(mfus) - min(mfus)))
+    margin, limit = max(2.0, 0.12 * (max(mfus) - min(mfus))), room and room / GIB
+    above = base.headroom([*memories, limit])
     panels = [
         _what_if_panel(cases, "MFU, %", lambda case: 100 * case.mfu, (min(mfus) - margin, max(mfus) + margin), domain_x, windows, False),
-        _what_if_panel(cases, "GiB a device", lambda case: case.memory_bytes / GIB, base.headroom([*memories, room and room / GIB]), domain_x,
-                       windows, True, room and room / GIB),
+        _what_if_panel(cases, "GiB a device", lambda case: case.memory_bytes / GIB, above, domain_x, windows, True, limit),
     ]  # fmt: skip
     chart = alt.vconcat(*panels, spacing=12).resolve_scale(x="independent", y="independent")
     own = next((case for case in cases if case.window == whole.window and case.tp == 1), cases[0])
     title = f"Window {own.window}: {1e3 * own.step_s:.0f} ms a chunk and {own.memory_bytes / GIB:.0f} GiB on one device"
     caption = tables_e2e.tp_note(whole, room)
-    return base.dress(chart, title, f"{whole.name}, chunk of {whole.frames} latent frames; analytic", f"Two line charts against the window. {title}. {caption}", caption)
+    subtitle = f"{whole.name}, chunk of {whole.frames} latent frames; analytic"
+    return base.dress(chart, title, subtitle, f"Two line charts against the window. {title}. {caption}", caption)
 
 
 def _what_if_panel(cases, title, of, domain_y, domain_x, windows, last, limit=None):

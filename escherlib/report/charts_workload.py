@@ -93,7 +93,8 @@ def attention(results):
     caption = "Each backend forced on its own; colours tell self from cross attention."
     caption += f" The fastest reach {' and '.join(shares)} of the sustained peak." if shares else ""
     subtitle = f"Throughput by backend{op_groups.scale_text(results)}"
-    return base.finish(layers, title, subtitle, f"Bar chart of {len(rows)} attention rows. {title}.", caption, height=26 * len(rows), margin=False)
+    told = f"Bar chart of {len(rows)} attention rows. {title}."
+    return base.finish(layers, title, subtitle, told, caption, height=26 * len(rows), margin=False)
 
 
 def _attention_bar(op, value, backend, peak):

@@ -38,7 +38,10 @@ def block_ops(workload):
         Column("flop_per_byte", "FLOP/byte", lambda v: f"{v:.0f}"),
         Column("share_pct", "% FLOP", percent_cell),
     )
-    note = "Matrix products m×n×k, attentions queries×keys×heads×head_dim; bytes are each operand once; how norms, GELU and cache write share theirs is inferred."
+    note = (
+        "Matrix products m×n×k, attentions queries×keys×heads×head_dim; bytes are each operand once; "
+        "how norms, GELU and cache write share theirs is inferred."
+    )
     return Table("block_ops", f"{w.name}: {w.description}", columns, tuple(rows), note)
 
 
@@ -70,7 +73,8 @@ def totals_lines(workload):
 
 def models(listed):
     """The registry of reference models."""
-    rows = tuple({"id": name, **model.model_dump(), "heads": model.heads and f"{model.heads}×{model.head_dim}"} for name, model in listed.items())
+    heads = {name: model.heads and f"{model.heads}×{model.head_dim}" for name, model in listed.items()}
+    rows = tuple({"id": name, **model.model_dump(), "heads": heads[name]} for name, model in listed.items())
     columns = tuple(
         Column(key, title, words, text=True)
         for key, title in (

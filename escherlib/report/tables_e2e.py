@@ -263,24 +263,23 @@ def what_if(results):
     whole, room, cases = what_if_cases(results)
     if not cases:
         return not_measured("What if", "this run has not measured both roofs (run TESTCASE=compute and TESTCASE=bandwidth)")
-    rows = [
-        {
-            "frames": case.frames, "window": case.window, "tp": case.tp, "ms": 1e3 * case.step_s, "mfu_pct": 100 * case.mfu,
-            "gib": case.memory_bytes / GIB, "fits": {True: "yes", False: "no", None: ""}[case.fits],
-            "class": "bad" if case.fits is False else "",
-        }
-        for case in cases
-    ]  # fmt: skip
+    rows, degrees = [], sorted({case.tp for case in cases})
+    for frames, window in dict.fromkeys((case.frames, case.window) for case in cases):
+        alike = {case.tp: case for case in cases if (case.frames, case.window) == (frames, window)}
+        row = {"frames": frames, "window": window, "fits": next((f"TP={tp}" for tp in degrees if alike[tp].fits), "none" if room else None)}
+        for tp, case in alike.items():
+            row |= {f"ms_tp{tp}": 1e3 * case.step_s, f"mfu_pct_tp{tp}": 100 * case.mfu, f"gib_tp{tp}": case.memory_bytes / GIB}
+        rows.append(row | {"class": "bad" if row["fits"] == "none" else ""})
     columns = (
-        Column("frames", "latent frames", words),
+        Column("frames", "frames", words),
         Column("window", "window", words),
-        Column("tp", "TP", words),
-        Column("ms", "ms a chunk"),
-        Column("mfu_pct", "MFU, %", percent_cell),
-        Column("gib", "GiB a device"),
-        Column("fits", "fits", words, text=True),
+        *(Column(f"ms_tp{tp}", f"TP {tp}", group="ms a chunk") for tp in degrees),
+        *(Column(f"mfu_pct_tp{tp}", f"TP {tp}", percent_cell, group="MFU, %") for tp in degrees),
+        *(Column(f"gib_tp{tp}", f"TP {tp}", group="GiB a device") for tp in degrees),
+        Column("fits", "fits from", words, text=True),
     )
-    return Table("what_if", "What another chunk, window or degree would give", filled(columns, rows, ("frames", "window", "fits")), tuple(rows), tp_note(whole, room))
+    caption = "What another chunk, window or degree would give (frames and window in latent frames)"
+    return Table("what_if", caption, filled(columns, rows, ("frames", "window", "fits")), tuple(rows), tp_note(whole, room))
 
 
 def tp_note(whole, room):

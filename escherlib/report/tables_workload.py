@@ -103,7 +103,10 @@ def attention(results):
         Column("remark", "remark", words, text=True),
     )
     optional = ("layout", "of_peak_pct", "clock_mhz", "power_w", "error", "remark")
-    note = "Each backend forced, checked against a float32 reference before and after it is timed; ordered by throughput, median, sustained."
+    note = (
+        "Each backend forced, checked against a float32 reference before and after it is timed; "
+        "ordered by throughput, median, sustained."
+    )
     return Table("attention", "Attention by backend", filled(columns, rows, optional), tuple(rows), note, merged=1)
 
 

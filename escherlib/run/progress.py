@@ -33,7 +33,7 @@ class Progress:
     def __exit__(self, kind, error, trace):
         took_s = time.monotonic() - self.begun
         if self.total == 0 and error is None:
-            self._show("nothing to measure: the parameters leave these rows out")
+            self._show("nothing to measure here")
             return
         rows = self.last.name if self.total == 1 and self.last else f"{self.done} of {self.total} rows"
         if error is not None:

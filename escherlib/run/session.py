@@ -59,9 +59,9 @@ def _open_interactive(family, device, suite, workload, parameters):
     name = f"interactive-{datetime.now(UTC):%Y%m%d}"
     for path in sorted(root.glob(f"{name}*")):
         manifest = read_json(path / "run.json") if (path / "run.json").exists() else None
-        if manifest and (manifest["suite"], manifest["workload"].get("sha")) == (suite, workload.sha):
-            if not directory.differences(manifest, binding):
-                return Run(family, path, "interactive", parameters)
+        alike = manifest and (manifest["suite"], manifest["workload"].get("sha")) == (suite, workload.sha)
+        if alike and not directory.differences(manifest, binding):
+            return Run(family, path, "interactive", parameters)
     kind = binding["device"]["kind"]
     resolved = {name: chosen.family_parameters(name, kind) for name in chosen.families}
     manifest = directory.manifest_for(name, suite, workload, binding, resolved)

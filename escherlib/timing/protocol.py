@@ -40,7 +40,8 @@ class Protocol:
 GPU = Protocol()
 CPU = Protocol(
     burst_idle_cap_s=1.0, burst_recovered=0.05, burst_cap_s=4.0,
-    settle_window_s=0.5, settle_cap_s=10.0, settle_min_s=3.0, condition_s=0.3, condition_rel=0.02, window_s=0.5, adaptive_max_s=1.0, warm_max_s=0.3, drift_rel=0.05, ci_rel=0.01
+    settle_window_s=0.5, settle_cap_s=10.0, settle_min_s=3.0, condition_s=0.3, condition_rel=0.02, window_s=0.5,
+    adaptive_max_s=1.0, warm_max_s=0.3, drift_rel=0.05, ci_rel=0.01
 )
 
 

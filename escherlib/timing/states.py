@@ -262,13 +262,3 @@ def transient(call, clock, *, idle_s=1.0, window_s=0.02, total_s=3.0, protocol=N
             at_ns, inside = at_ns + sum(inside), []
     return {"samples_ns": samples, "calls_per_sample": work.calls, "windows": windows, "trace_ns": window,
             "timed_as": work.timed_as, "idle_s": idle_s, "window_s": window_s}  # fmt: skip
-
-
-def relate(burst_s, sustained_s, alike=0.02):
-    """How the sustained time stands to the burst time of one kernel: (kind, share of the burst speed)."""
-    if not burst_s or not sustained_s:
-        return None, None
-    share = burst_s / sustained_s
-    if share > 1 + alike:
-        return "slow ramp", share
-    return ("cap not binding" if share >= 1 - alike else "cap binding"), share

@@ -65,7 +65,8 @@ def fill_workload(run, fail=(), refuse=()):
     _attention_rows(run, w, telemetry)
     for path in paths.PATHS:
         health = {"ok": True, "why": None, "rings": {}, "blocks": {}, "cosines": {"qkv": 0.13, "o": 0.28, "ffn1": 0.21, "ffn2": 0.11}}
-        run.add(OPS, f"capture/{path}", common | {"states": {}, "health": health, "depth": 4, "path": path}, geometry=w.geometry(), path=path)
+        result = common | {"states": {}, "health": health, "depth": 4, "path": path}
+        run.add(OPS, f"capture/{path}", result, geometry=w.geometry(), path=path)
     listed = [*paths.kernels(w, "default"), *paths.kernels(w, "optimized"), paths.rope_kernel(w)]
     for kernel in {kernel.row: kernel for kernel in listed}.values():
         path = "default" if kernel.path == "default" else "optimized"
@@ -146,7 +147,8 @@ def fill_e2e(run, refuse=(), changes=None):
                 run.add(E2E, f"e2e/{path}/{scope}", status="refused", reason=reason, path=path, scope=scope, geometry=w.geometry())
                 continue
             result, telemetry = scope_record(run, w, path, scope)
-            run.add(E2E, f"e2e/{path}/{scope}", result | (changes or {}), telemetry=telemetry, path=path, scope=scope, geometry=w.geometry())
+            given = {"path": path, "scope": scope, "geometry": w.geometry()}
+            run.add(E2E, f"e2e/{path}/{scope}", result | (changes or {}), telemetry=telemetry, **given)
     run.finish(E2E, {"compiled_mfu_sustained_pct": (92.1, "%")}, ["Invented: attention costs most."])
 
 

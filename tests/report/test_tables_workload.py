@@ -11,7 +11,10 @@ from escherlib.run import load_results
 from tests.report.factory import fake_run
 from tests.report.factory_workload import fake_workload_run
 
-NAMES = ("operations", "attention_backends", "losses", "captured", "totals", "mfu", "chunks", "compiles", "path_checks", "account", "what_if")
+NAMES = (
+    "operations", "attention_backends", "losses", "captured", "totals", "mfu", "chunks", "compiles", "path_checks",
+    "account", "what_if",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

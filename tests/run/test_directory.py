@@ -48,7 +48,10 @@ def test_a_held_lock_names_the_holder_and_is_inherited_by_children(tmp_path):
         subprocess.run([sys.executable, "-c", f"{holder}\nwith locks.hold(Path({str(path)!r}), 0, 'x'): pass"], check=True, cwd=ROOT)
         # … a stranger does not
         env = {k: v for k, v in os.environ.items() if k != locks.HELD}
-        code = f"{holder}\nfrom escherlib.errors import UserError\ntry:\n  with locks.hold(Path({str(path)!r}), 0.1, 'busy {{holder}}'): pass\nexcept UserError as e: print(e)"
+        code = (
+            f"{holder}\nfrom escherlib.errors import UserError\n"
+            f"try:\n  with locks.hold(Path({str(path)!r}), 0.1, 'busy {{holder}}'): pass\nexcept UserError as e: print(e)"
+        )
         found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, cwd=ROOT)
         assert found.stdout.strip() == f"busy pid {os.getpid()}"
     begun = time.monotonic()

@@ -21,9 +21,7 @@ def test_a_real_row_on_this_cpu_has_every_field():
     assert state["windows_ns"][0][0] < state["windows_ns"][0][1]
 
 
-def test_flush_and_rotation_by_hand():
-    assert flush.flush_bytes(50 * 2**20) == 100 * 2**20
-    assert flush.flush_bytes(256 * 2**20) == 512 * 2**20
+def test_rotation_by_hand():
     assert flush.rotations(64 * 2**20, 50 * 2**20) == 4  # 200 MiB in sets of 64
     assert flush.rotations(64 * 2**20, 50 * 2**20, room_bytes=130 * 2**20) == 2
     assert flush.rotations(2**33, 50 * 2**20) == 1

@@ -15,7 +15,6 @@ def test_burst_sees_the_speed_before_the_cap_and_sustained_the_one_after():
     assert (burst["label"], len(burst["tries"])) == (None, 3)
     sustained = states.sustained(clock.call, clock)
     assert sustained["median_s"] == pytest.approx(1.25e-3, rel=1e-3)
-    assert states.relate(burst["median_s"], sustained["median_s"]) == ("cap binding", pytest.approx(0.8, rel=1e-3))
 
 
 def test_a_burst_that_idling_does_not_restore_says_so_after_trying_longer():
@@ -181,9 +180,3 @@ def test_transient_shows_the_cap_bite():
     assert found["windows"][0]["call_s"] == pytest.approx(1e-3, rel=0.01)
     assert found["windows"][-1]["call_s"] == pytest.approx(1.25e-3, rel=0.01)
     assert found["windows"][1]["at_s"] == pytest.approx(0.02, rel=0.1)
-
-
-def test_relation_of_the_two_states():
-    assert states.relate(1.0, 1.01)[0] == "cap not binding"
-    assert states.relate(1.1, 1.0)[0] == "slow ramp"
-    assert states.relate(None, 1.0) == (None, None)
