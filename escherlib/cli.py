@@ -406,6 +406,20 @@ def identify(params, **facts):
 
 
 @commands.command()
+@click.argument("tool")
+@click.argument("file")
+def parse(tool, file):
+    """Read a saved output of a tool (amd-smi, rvs, nccl-tests, …) and print what it says as JSON."""
+    from escherlib.tools.command import parse_command
+
+    text, code, line = parse_command(tool, file)
+    click.echo(text)
+    if line:
+        click.echo(line, err=True)
+    return code
+
+
+@commands.command()
 @click.option("--device", default="auto", help="as for benchmark")
 def doctor(device):
     """Check that the software stack fits the device, and list optional backends."""

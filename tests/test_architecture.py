@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "run": BASE | {"timing", "accounting", "hardware"},
     "judge": BASE | {"run", "accounting"},
     "report": BASE | {"run", "judge", "accounting"},
+    "tools": BASE | {"timing", "accounting", "hardware"},
     "bootstrap": {"hardware"},
 }
 # lines that a small module may grow to, and a function
