@@ -414,8 +414,7 @@ def parse(tool, file):
 
     text, code, line = parse_command(tool, file)
     click.echo(text)
-    if line:
-        click.echo(line, err=True)
+    click.echo(line or "", err=True, nl=bool(line))
     return code
 
 
