@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "accounting": BASE,
     "kernels": BASE | {"timing", "accounting", "hardware"},
     "run": BASE | {"timing", "accounting", "hardware"},
-    "judge": BASE | {"run", "accounting"},
+    "judge": BASE | {"run", "accounting", "timing"},
     "report": BASE | {"run", "judge", "accounting"},
     "tools": BASE | {"timing", "accounting", "hardware"},
     "bootstrap": {"hardware"},

@@ -80,6 +80,7 @@ VARIABLES = (
     _run("RESULTS_DIR", "folder that holds the runs (default executed/)", commands=(*REPORTING, "list")),
     _how("STAT", "on (default), off: telemetry beside the measurements"),
     _how("STAT_INTERVAL", "seconds between telemetry samples"),
+    _how("MINUTES", "minutes the sustained run holds (0: none)"),
     _how("PREPARE_SYS", "1: steady the system first (needs root; each setting is told)", style="switch"),
     _how("NUMACTL", 'numactl words for what is measured, such as "--localalloc"', may_be_empty=True),
     _report("FORMAT", "comma list of md, html, pdf; or all (default)"),

@@ -8,7 +8,6 @@ from escherlib.judge.rows import COMPUTE, number, why_missing
 WRONG = "wrong result"  # how the GEMM kernels name a result outside its error bound
 # Criteria whose families are still to be built, with the rule they will apply.
 UNBUILT_RULES = {
-    "SC-7": "a long run keeps its throughput, spread and clock from head to tail",
     "SC-8": "headline metrics vary little over repeated runs",
     "SC-9": "no external validation row fails and at least one passes",
     "SC-10": "every row of the numerical stability family is within its bound",

@@ -159,6 +159,22 @@ def scopes(path_names, scope_names, backends):
     ]
 
 
+def held(kind, timed, minutes, bracket, backends):
+    """What is held at work: the stack as a captured graph on a GPU, the FFN's forward on a CPU host; nothing for 0 minutes."""
+    if not minutes:
+        return []
+    common = {"geometry": timed.geometry(), "seconds": 60.0 * minutes}
+    if kind == "cpu":
+        return [{"row": "ffn", "work": "ffn", **common}]
+    return [{"row": "stack", "work": "stack", "bracket_gemm": bracket, "backends": backends, **common}]
+
+
+def recovery(kind, bracket, idles_s):
+    """The GEMM that probes how rest restores speed: the heater; on a CPU host one of milliseconds. Nothing without rests."""
+    small = {"m": SPEED_SIDE, "n": SPEED_SIDE, "k": SPEED_SIDE}
+    return [{**(small if kind == "cpu" else bracket), "idles_s": idles_s}] if idles_s else []
+
+
 def _large(workload):
     """The products worth timing; those of the time embedding have a handful of rows and are not."""
     return [gemm for gemm in timed_gemms(workload) if not gemm.name.startswith("time_")]

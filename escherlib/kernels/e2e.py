@@ -128,15 +128,20 @@ class Child:
         """Whether it still runs."""
         return self.process.poll() is None
 
-    def ask(self, request, limit_s):
-        """The child's answer. Stuck after `limit_s`; Refused or UserError as the child says; RuntimeError where it failed or died."""
+    def ask(self, request, limit_s, progress=None):
+        """The child's answer. Stuck after `limit_s`; Refused or UserError as the child says; RuntimeError where it failed or died.
+
+        `progress(line)` gets what the child tells on the way; each such line gives it `limit_s` anew.
+        """
         try:
             self._send(request)
-            line = self._line(limit_s)
+            answer = json.loads(self._line(limit_s))
+            while "progress" in answer:
+                progress(answer["progress"])
+                answer = json.loads(self._line(limit_s))
         except BaseException:
             self.end()
             raise
-        answer = json.loads(line)
         if "ok" in answer:
             return answer["ok"]
         if "refused" in answer:

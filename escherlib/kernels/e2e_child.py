@@ -1,7 +1,8 @@
 """Run as a script: one stack on the device, asked by JSON lines on stdin, answering on the pipe named in argv.
 
-Requests: {"open": {device, geometry, path, backends, bracket_gemm, protocol}} first, then {"compile": mode} and
-{"scope": {...}}. Answers: {"ok": …}, {"refused": why}, {"failed": why}, {"bad_input": why}. stdout and stderr belong to whatever
+Requests: {"open": {device, geometry, path, backends, bracket_gemm, protocol}} first, then {"compile": mode},
+{"scope": {...}} and {"hold": {...}}, which tells {"progress": line} on the way. Answers: {"ok": …}, {"refused": why},
+{"failed": why}, {"bad_input": why}. stdout and stderr belong to whatever
 libraries print. The process ends when stdin closes, whatever it is doing: then its parent is gone.
 """
 
@@ -30,8 +31,8 @@ def requests():
         yield waiting.get()
 
 
-def answer(session, request):
-    """(session, answer) of one request."""
+def answer(session, request, tell):
+    """(session, answer) of one request; `tell(line)` reports progress."""
     from escherlib.kernels.scopes import Session
 
     if "open" in request:
@@ -39,6 +40,8 @@ def answer(session, request):
         return Session(open_device(wanted.pop("device")), **wanted), "open"
     if "compile" in request:
         return session, session.compile(request["compile"])
+    if "hold" in request:
+        return session, session.hold(tell, **request["hold"])
     return session, session.scope(**request["scope"])
 
 
@@ -57,15 +60,19 @@ def failure(error):
 def main(descriptor):
     """Answer requests until stdin closes."""
     session, pipe = None, os.fdopen(descriptor, "w")
+
+    def send(line):
+        pipe.write(json.dumps(line, allow_nan=False) + "\n")
+        pipe.flush()
+
     for request in requests():
         try:
-            session, result = answer(session, request)
+            session, result = answer(session, request, lambda line: send({"progress": line}))
             told = {"ok": result}
         except Exception as error:  # whatever it is, the parent writes it into a record
             traceback.print_exc()
             told = failure(error)
-        pipe.write(json.dumps(told, allow_nan=False) + "\n")
-        pipe.flush()
+        send(told)
         if told.get("fatal"):
             os._exit(1)
 

@@ -15,6 +15,7 @@ from escherlib.kernels.compiled import Compiled
 from escherlib.kernels.formats import format_of, is_emulated, switches
 from escherlib.kernels.lazy import dit, dit_fused, torch
 from escherlib.kernels.products import Gemm
+from escherlib.timing import hold
 
 ROUNDS = 3  # turns of chunks and floor within one scope
 COSINE_LIMIT = 0.5  # rows of an input more alike than this would cost less power than real ones
@@ -238,3 +239,24 @@ class Session:
             self.device, self.w, self.stack, self.path, self.heater, runner, protocol=self.protocol, **how
         )
         return {**found, "took_s": time.monotonic() - begun}
+
+    def hold(self, tell, *, scope, mode, **how):
+        """Tell what runs, then every line of a hold of its chunks (see timing.hold), from rest on."""
+        with torch.inference_mode():
+            runner = self.compiled.eager() if scope == "eager" else self.compiled.runner(mode)
+            require_alive(observe.health(self.stack, 0, COSINE_LIMIT), "before")
+            tell({"about": self._about(runner)})
+            for line in hold.windows(runner.chunk, self.heater.clock, protocol=self.protocol, **how):
+                tell(line)
+            require_alive(observe.health(self.stack, 0, COSINE_LIMIT), "after")
+
+    def _about(self, runner):
+        fmt = format_of(self.device, self.w.dtype)
+        return {
+            "flop": paths.forward_flop(self.w, self.path), "bytes": paths.forward_bytes(self.w, self.path),
+            "bytes_how": paths.BYTES_HOW, "dtype": fmt.name, "emulated": is_emulated(self.device, fmt),
+            "fill": "normal noise and text, window filled by chunks", "backend": runner.how, "how": runner.how,
+            "compile": runner.compile, "backends": backends_of(self.stack), "scale": scale_of(self.w),
+            "reduction_switches": switches(self.device),
+            "correct": {"ok": True, "error": None, "bound": None, "how": "values alive before and after"},
+        }  # fmt: skip

@@ -16,7 +16,7 @@ from escherlib.report.facts import (
 
 ENVIRONMENT, COMPUTE = "00_environment", "01_bf16_compute"
 BANDWIDTH, CAPACITY = "02_memory_bandwidth", "03_memory_capacity"
-OPS, E2E = "04_workload_ops", "05_e2e_mfu"
+OPS, E2E, SUSTAINED = "04_workload_ops", "05_e2e_mfu", "07_sustained"
 
 
 def system_card(results):
@@ -193,6 +193,20 @@ def _chunk_ceiling(results):
     return (*shown, ("not known", "; ".join(lacking)))
 
 
+def _held_ceiling(results):
+    """What bounds a long run: the peaks of this run, and the power the device may draw."""
+    from escherlib.judge.roofs import read_roofs
+
+    roofs, profile = read_roofs(results), results.profile
+    power = profile and profile.tdp_w
+    return (
+        ("burst peak", roofs.burst.value and f"{number(roofs.burst.value)} TFLOP/s"),
+        ("sustained peak", roofs.sustained.value and f"{number(roofs.sustained.value)} TFLOP/s"),
+        ("rated power", power and f"{number(power)} W"),
+        ("not known", None if roofs.sustained.value else roofs.sustained.reason),
+    )
+
+
 CEILINGS = {
     ENVIRONMENT: _environment_ceiling,
     COMPUTE: _compute_ceiling,
@@ -200,6 +214,7 @@ CEILINGS = {
     CAPACITY: _capacity_ceiling,
     OPS: _chunk_ceiling,
     E2E: _chunk_ceiling,
+    SUSTAINED: _held_ceiling,
 }
 
 

@@ -15,6 +15,7 @@ from escherlib.report.charts_e2e import chunks, mfu, waterfall, what_if
 from escherlib.report.charts_environment import usable
 from escherlib.report.charts_memory import bandwidth, cache_curve, capacity
 from escherlib.report.charts_roofline import roofline
+from escherlib.report.charts_sustained import recovery, speed_clock, timeline
 from escherlib.report.charts_workload import attention, op_times
 from escherlib.report.theme import enable
 
@@ -30,8 +31,11 @@ __all__ = [
     "gemm_sweep",
     "mfu",
     "op_times",
+    "recovery",
     "roofline",
     "search_ranking",
+    "speed_clock",
+    "timeline",
     "transient",
     "usable",
     "waterfall",

@@ -12,6 +12,8 @@ from escherlib.report.tables_compute import COMPUTE, GEMM_GROUPS, correctness, g
 from escherlib.report.tables_e2e import FAMILY as E2E
 from escherlib.report.tables_e2e import account, chunks, compiles, mfu, path_checks, what_if
 from escherlib.report.tables_memory import BANDWIDTH, CAPACITY, bandwidth, capacity, plateaus
+from escherlib.report.tables_sustained import FAMILY as SUSTAINED
+from escherlib.report.tables_sustained import phases, recovery, staying
 from escherlib.report.tables_workload import FAMILY as OPS
 from escherlib.report.tables_workload import attention as attention_backends
 from escherlib.report.tables_workload import captured, losses, operations, totals
@@ -136,6 +138,8 @@ def all_tables(results):
         made += [(OPS, table(results)) for table in (operations, attention_backends, losses, captured, totals)]
     if results.rows(E2E):
         made += [(E2E, table(results)) for table in (mfu, chunks, compiles, path_checks, account, what_if)]
+    if results.rows(SUSTAINED):
+        made += [(SUSTAINED, table(results)) for table in (phases, staying, recovery)]
     return [(family, table) for family, table in made if isinstance(table, Table)]
 
 
@@ -166,9 +170,12 @@ __all__ = [
     "operations",
     "path_checks",
     "peak",
+    "phases",
     "plateaus",
     "precheck",
+    "recovery",
     "remark",
+    "staying",
     "totals",
     "variants",
     "what_if",

@@ -1,5 +1,6 @@
 """The measuring half of a run: device, telemetry beside it, and the life of one record from `running` to its end."""
 
+import json
 import time
 import traceback
 from contextlib import nullcontext
@@ -8,7 +9,9 @@ from escherlib.errors import Refused
 from escherlib.method import describe
 from escherlib.run import records
 from escherlib.run.records import Record
+from escherlib.timing.journal import heard_by
 
+TIMELINE = ("clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "utilisation_pct", "steal_pct", "power_limit_w")
 MEMORY_ERRORS = ("OutOfMemoryError", "MemoryError")
 
 
@@ -32,8 +35,11 @@ class Measurer:
             self._sampler = telemetry.start(self.device, self._trace_file)
         return self._sampler
 
-    def row(self, run, name, function, arguments, sample_every_s):
-        """Measure one row and write its record. Only an interrupt passes through, after it is written down."""
+    def row(self, run, name, function, arguments, sample_every_s, show=None):
+        """Measure one row and write its record. Only an interrupt passes through, after it is written down.
+
+        `show(line)` gets what a long measurement tells on its way.
+        """
         key = run.key(name, function, arguments)
         filename = records.file_name(name, key, len(records.history(run.folder, key)) + 1)
         record = Record(
@@ -46,12 +52,14 @@ class Measurer:
         else:
             records.write_record(run.folder, filename, record)
             run.point(name, filename)
-            record = self._call(record, function, sample_every_s)
+            with Journal(records.lines_file(run.folder / filename), show) as journal, heard_by(journal.keep):
+                record = self._call(record, function, sample_every_s)
         records.write_record(run.folder, filename, record)
         run.point(name, filename)
         if record.status == "running":  # measured and safe on disk; what is left is its telemetry
             record = self._closed(record)
             records.write_record(run.folder, filename, record)
+        records.lines_file(run.folder / filename).unlink(missing_ok=True)
         if record.status == "unfinished":
             raise KeyboardInterrupt(record.reason)
         return record
@@ -115,6 +123,27 @@ class Measurer:
             self._sampler = None
 
 
+class Journal:
+    """Lines of one measurement on disk as they come; no file where it tells none."""
+
+    def __init__(self, path, show):
+        self.path, self.show, self.stream = path, show or (lambda line: None), None
+
+    def __enter__(self):
+        return self
+
+    def keep(self, line):
+        """Append one line, and show it."""
+        self.stream = self.stream or self.path.open("a")
+        self.stream.write(json.dumps(line, allow_nan=False) + "\n")
+        self.stream.flush()
+        self.show(line)
+
+    def __exit__(self, *error):
+        if self.stream:
+            self.stream.close()
+
+
 def cut(samples, result):
     """Telemetry of every state of a result over that state's own windows, and the raw trace where one was asked for.
 
@@ -124,9 +153,17 @@ def cut(samples, result):
 
     states = {**dict(_states(result.get("states") or {})), **dict(_states({**result, "states": None}))}
     found = {name: telemetry.windows(samples, state["windows_ns"]) for name, state in states.items()}
+    if result.get("timeline"):
+        found["timeline"] = [condensed(telemetry.window(samples, *part["window_ns"])) for part in result["timeline"]]
     if result.get("trace_ns"):
         found["trace"] = telemetry.trace(samples, *result["trace_ns"])
     return found
+
+
+def condensed(window):
+    """Means of one window of a timeline, None where a sensor said nothing, and the limits seen in it."""
+    means = {name: (window.get(name) or {}).get("mean") for name in TIMELINE}
+    return {**means, "limits": window["limit_shares"]}
 
 
 def _states(value, place=()):

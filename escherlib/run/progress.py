@@ -3,6 +3,8 @@
 import json
 import time
 
+TELL_EVERY_S = 1.0
+
 
 class Progress:
     """Context of one measure or sweep. Writes a progress line for the suite and updates one line in the notebook."""
@@ -12,6 +14,7 @@ class Progress:
         self.family, self.total, self.done, self.measured = family, total, 0, 0
         self.lacking = 0  # rows that analysis asked for and the run does not have
         self.begun, self.handle, self.last = time.monotonic(), None, None
+        self.told_s = -TELL_EVERY_S
 
     def __enter__(self):
         return self
@@ -20,6 +23,14 @@ class Progress:
         """A measurement of `name` starts now."""
         self._show(f"measuring {name} ({self.done + 1} of {self.total}) …")
         self._log({"event": "begin", "row": name})
+
+    def tell(self, line):
+        """What a long measurement says on its way: shown, for the suite's line too."""
+        text = line.get("told")
+        if text and time.monotonic() - self.told_s >= TELL_EVERY_S:
+            self.told_s = time.monotonic()
+            self._show(f"{text} …")
+            self._log({"event": "told", "text": text})
 
     def step(self, name, record, loaded=False):
         """One row is done: measured now, or loaded."""

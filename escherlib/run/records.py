@@ -5,6 +5,7 @@ A record file is replaced atomically and passes through these states, never back
 (both measured again). `current.json` beside the records points each row name at the record that counts.
 """
 
+import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -97,8 +98,24 @@ def read_record(path):
     record = Record(**data)
     if record.status == "running" and not is_alive(record.meta.get("process")):
         data |= {"status": "unfinished", "reason": "the process that measured it ended before it could finish"}
+        data["result"] = read_lines(lines_file(path)) or data["result"]
         record = Record(**data)
     return record
+
+
+def lines_file(path):
+    """Where a long measurement keeps its lines until its record is final."""
+    return path.with_suffix(".lines.jsonl")
+
+
+def read_lines(path):
+    """What a measurement that died had told so far, as a result; {} where nothing of use was kept."""
+    from escherlib.timing import hold
+
+    if not path.exists():
+        return {}
+    whole = [line for line in path.read_text().split("\n")[:-1] if line]
+    return hold.assemble([json.loads(line) for line in whole], "the process ended") or {}
 
 
 def read_pointers(folder):

@@ -162,7 +162,7 @@ class Run:
             return record
         progress.begin(name)
         with hold_device(self.manifest["device"]["sha"]):
-            record = self._measuring().row(self, name, function, arguments, sample_every_s)
+            record = self._measuring().row(self, name, function, arguments, sample_every_s, progress.tell)
         self._tally["measured"] += 1
         progress.step(name, record)
         return record

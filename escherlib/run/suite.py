@@ -215,6 +215,8 @@ def _show_rows(progress, seen, family, say):
         event = json.loads(line)
         if event["event"] == "begin":
             say(f"      {family}: {event['row']} …", transient=True)
+        elif event["event"] == "told":
+            say(f"      {family}: {event['text']}", transient=True)
         elif event["status"] not in ("finished", "running"):
             say(f"      {family}: {event['row']} {event['status']}: {event['reason']}")
     return seen + sum(map(len, lines))
@@ -228,6 +230,6 @@ def _measured_s(run_path, family, begun):
         if event["family"] == family and event["time"] >= begun:
             if event["event"] == "begin":
                 started = event["time"]
-            elif started is not None:
+            elif event["event"] == "row" and started is not None:
                 total, started = total + event["time"] - started, None
     return round(total, 1)

@@ -84,6 +84,20 @@ class EndToEnd(Strict):
     protocol: dict[str, int | float]
 
 
+class Sustained(Strict):
+    """Family 7. `minutes` held once settled (0: none), in windows of `window_s`, from `idle_s` of rest on. `idles_s`:
+    rests of the recovery curve (empty: none), each after `work_s` of work.
+    """
+
+    minutes: float = Field(ge=0)
+    window_s: Positive
+    idle_s: Positive
+    idles_s: list[Positive]
+    work_s: Positive
+    chunk_budget_s: Positive
+    protocol: dict[str, int | float]
+
+
 class Entry(Strict, Generic[Family]):
     """One family of one suite."""
 
@@ -101,6 +115,7 @@ class Families(Strict):
     memory_capacity: Entry[MemoryCapacity] | None = Field(default=None, alias="03_memory_capacity")
     workload_ops: Entry[WorkloadOps] | None = Field(default=None, alias="04_workload_ops")
     e2e_mfu: Entry[EndToEnd] | None = Field(default=None, alias="05_e2e_mfu")
+    sustained: Entry[Sustained] | None = Field(default=None, alias="07_sustained")
 
 
 class Suite(Strict):

@@ -49,6 +49,11 @@ def blocks(values, count):
     return [statistics.median(values[a:b]) for a, b in zip(edges, edges[1:], strict=False) if b > a]
 
 
+def median_of(samples_ns):
+    """Median of the samples that are times."""
+    return statistics.median([s for s in samples_ns if s > 0] or [0])
+
+
 def mark_faulty(samples_ns):
     """{index: reason} of samples that no work can have taken."""
     return {str(i): "zero" if s == 0 else "negative" for i, s in enumerate(samples_ns) if s <= 0}
