@@ -10,8 +10,8 @@ SUSTAINED = "07_sustained"
 S = 10**9
 
 
-def hold_record(run, *, windows=60, slower=0.004, noise=0.003, warming=6):
-    """(result, telemetry): windows of one second from rest, settling over `warming` of them, then drifting by `slower`."""
+def hold_record(run, *, windows=60, slower=0.004, noise=0.003, warming=6, blind=False):
+    """(result, telemetry), `blind` without a clock: windows of one second from rest, settling over `warming` of them, then drifting by `slower`."""
     w, gpu = timed_workload(run.kind), run.kind == "gpu"
     flop = paths.forward_flop(w, "optimized") if gpu else 4 * w.query_tokens * w.d_model * w.ffn
     base_s = flop / (0.93 * run.spec["peak"][1] * 1e12)
@@ -26,7 +26,7 @@ def hold_record(run, *, windows=60, slower=0.004, noise=0.003, warming=6):
         samples[warm] += [round(1e9 * s) for s in seconds]
         timeline.append({"window_ns": [index * S, (index + 1) * S], "samples": count, "warming": warm})
         sensors.append({
-            "clock_mhz": slow + (fast - slow) * ease if gpu else None, "power_w": power and power[1] - 40 * ease,
+            "clock_mhz": None if blind else slow + (fast - slow) * ease, "power_w": power and power[1] - 40 * ease,
             "temperature_c": 38 + 25 * (1 - math.exp(-index / 20)) if gpu else None, "power_limit_w": 700.0 if gpu else None,
             "steal_pct": None, "memory_temperature_c": None, "utilisation_pct": 100.0, "limits": {"sw_power_cap": 0.98} if gpu else {},
         })  # fmt: skip
@@ -42,7 +42,7 @@ def hold_record(run, *, windows=60, slower=0.004, noise=0.003, warming=6):
         "timeline": timeline,
     }  # fmt: skip
     energy = {"energy_j": {"value": power[1] * windows, "how": "counter"}} if power else {}
-    beside = window(slow, power[1]) if gpu else {"clock_mhz": None, "power_w": None, "n": 0}
+    beside = {"clock_mhz": None, "power_w": None, "n": 0} if blind else window(slow, power and power[1])
     return result, {"sustained": beside | energy, "timeline": sensors}
 
 

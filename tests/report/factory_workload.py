@@ -205,9 +205,12 @@ def _health():
 
 
 def fake_workload_run(root, kind="gpu", profile="h200_sxm", **options):
-    """A whole invented run of families 0–5 below `root`; `options` go to fill_e2e. Returns its path."""
+    """A whole invented run of families 0–5 and 7 below `root`; `options` go to fill_e2e. Returns its path."""
+    from tests.report.factory_sustained import fill_sustained
+
     run = FakeRun(root, kind, profile)
     for fill in (fill_environment, fill_compute, fill_bandwidth, fill_capacity, fill_workload):
         fill(run)
     fill_e2e(run, **options)
+    fill_sustained(run)
     return run.write()
