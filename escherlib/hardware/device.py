@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from escherlib.errors import UserError
 from escherlib.files import sha256_text
+from escherlib.hardware.cpu_clock import base_clock
 from escherlib.hardware.environment import VISIBLE
 from escherlib.hardware.host import host_facts, usable_threads
 from escherlib.hardware.identify import DeviceFacts, Identification, identify, normal_arch
 from escherlib.hardware.probe import probe_cpu, probe_devices
 from escherlib.hardware.profiles import profile_for, resolve_device
+from escherlib.hardware.sysfs import parse_cpus
 
 GIB, MIB = 2**30, 2**20
 NATIVE_BF16_GFX = ("gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")  # AMD matrix units with bf16
@@ -22,6 +24,7 @@ WRITTEN = (
     "kind", "stack", "asked", "name", "arch", "index", "memory_bytes", "compute_units", "l2_bytes",
     "llc_bytes", "native_bf16", "peak_dtype", "pci_id", "threads", "sha",
 )  # fmt: skip
+OF_A_CPU = ("rated_cores", "base_clock_mhz", "base_clock_how", "isa_flags", "virtual_machine")  # what its rating rests on
 CPU_STACK, CUDA_STACK, ROCM_STACK = "cpu", "cuda", "rocm"
 
 
@@ -30,7 +33,8 @@ class Device:
     """One opened device.
 
     memory_bytes: what the driver (CPU: host or control group) lets a process have. l2_bytes, llc_bytes: of
-    the whole device (CPU: of the usable cores together). uuid_sha, sha: hashes; the private join keys
+    the whole device (CPU: of the usable cores together). `host`: of a CPU, what its rating rests on.
+    uuid_sha, sha: hashes; the private join keys
     `smi_key` (UUID) and `bdf` are for telemetry and never written out. `threads`: CPU threads torch uses.
     """
 
@@ -52,6 +56,7 @@ class Device:
     profile: object = field(default=None, repr=False)
     pci_id: str | None = None
     threads: int | None = None
+    host: dict = field(default_factory=dict)
     uuid_sha: str | None = None
     bdf: str | None = field(default=None, repr=False)
     smi_key: str | None = field(default=None, repr=False)
@@ -61,6 +66,7 @@ class Device:
         found = self.identification
         return {
             **{name: getattr(self, name) for name in WRITTEN},
+            **self.host,
             "profile": found.profile_id,
             "how": found.how,
             "notes": list(found.notes),
@@ -196,6 +202,7 @@ def _open_cpu(torch, spec, facts, profiles, notes):
     found = identify(facts, profiles)
     profile = profile_for(found, profiles)
     native = native_bf16(profile, facts)
+    clock_mhz, how = base_clock(facts.name, profile, parse_cpus(host["allowed_cpus"]))
     return Device(
         kind="cpu",
         stack=CPU_STACK,
@@ -214,6 +221,7 @@ def _open_cpu(torch, spec, facts, profiles, notes):
         sha=cpu_sha(facts.name, facts.compute_units, host["memory_limit_bytes"]),
         profile=profile,
         threads=threads,
+        host=dict(zip(OF_A_CPU, (host["usable_cores"], clock_mhz, how, host["isa_flags"], host["virtual_machine"]), strict=True)),
     )
 
 

@@ -1,40 +1,50 @@
 """Host facts: what CPUs and memory this process may really use, and how the processor is built.
 
-Everything comes from /proc, /sys and control groups; a file that is missing leaves its fact None. Sources:
-the kernel's documents on cputopology, cgroup v1 and v2, and NUMA in sysfs.
+Everything comes from /proc, /sys and control groups (lscpu where /sys tells no topology); a file that is missing
+leaves its fact None. Sources: the kernel's documents on cputopology, cgroup v1 and v2, and NUMA in sysfs.
 """
 
 import os
 import re
+import subprocess
+from collections import Counter
 from pathlib import Path
 
 from escherlib.hardware.cgroups import limits
-from escherlib.hardware.sysfs import (
-    folders,
-    format_cpus,
-    parse_bytes,
-    parse_cpus,
-    parse_pairs,
-    read_int,
-    read_text,
+from escherlib.hardware.parsers.contract import read
+from escherlib.hardware.parsers.lscpu import parse as parse_lscpu
+from escherlib.hardware.sysfs import format_cpus, parse_bytes, parse_cpus, parse_pairs, read_text
+from escherlib.hardware.topology import (
+    core_of,
+    core_types,
+    cpu_cells,
+    cpu_rows,
+    gather,
+    last_cache,
+    lscpu_rows,
+    numa_cpus,
+    shared_caches,
 )
 
+LSCPU = ["lscpu", "-J", "-e=CPU,CORE,SOCKET,NODE,CACHE,ONLINE"]
+LSCPU_DEADLINE_S = 5
+DOMAINS = {"ccd": ("socket", "node", "cpus"), "numa": ("socket", "node"), "socket": ("socket",)}
 ISA_WORDS = re.compile(r"avx\w*|amx\w*|sve\w*|asimd\w*|fma|f16c|sse4_2|i8mm|sme|bf16")
 
 
 def host_facts(root="/", affinity=None):
     """What this host is and what of it may be used, as JSON values.
 
-    `root` and `affinity` (set of CPU numbers) are for tests. Cache sizes are sums over the usable CPUs;
-    `ccds` are groups of CPUs that share a last-level cache.
+    `root` and `affinity` (set of CPU numbers) are for tests. Cache sizes are sums over the usable CPUs; `ccds` are
+    groups of CPUs that share a last-level cache, `cpu_cells` the same split by NUMA node and socket (see `domains`).
     """
     root = Path(root)
     cap = limits(root)
     online, allowed = _cpus(root, affinity, cap)
     info = parse_pairs((read_text(root / "proc/cpuinfo") or "").split("\n\n")[0])
-    topology = {cpu: _place(root, cpu) for cpu in sorted(online)}
-    cores = {topology[cpu] for cpu in allowed if topology.get(cpu)}
-    ccds = _shared_caches(root, online, level=None)
+    rows, files, source = _described(root, online)
+    place = {row["cpu"]: core_of(row) for row in rows}
+    cores = [core for core in place.values() if core]
     return {
         "model_name": info.get("model name") or info.get("Hardware"),
         "cpu_vendor": info.get("vendor_id") or info.get("CPU implementer"),
@@ -42,14 +52,17 @@ def host_facts(root="/", affinity=None):
         "cpu_model": _number(info.get("model")),
         "isa_flags": _isa_flags(info),
         "virtual_machine": "hypervisor" in (info.get("flags") or "").split(),
-        **_usable(online, allowed, cores, cap),
-        "sockets": len({place[0] for place in topology.values() if place}) or None,
-        "threads_per_core": _threads_per_core(topology),
-        "ccds": [format_cpus(cpus) for cpus, _ in ccds],
-        "numa_nodes": _numa_nodes(root, online),
-        "l1d_bytes": _cache_total(root, allowed, 1),
-        "l2_bytes": _cache_total(root, allowed, 2),
-        "llc_bytes": sum(size for cpus, size in ccds if cpus & allowed and size) or None,
+        **_usable(online, allowed, {place.get(cpu) for cpu in allowed} - {None}, cap),
+        "topology_source": source,
+        "sockets": len({row["socket"] for row in rows} - {None}) or None,
+        "threads_per_core": max(Counter(cores).values(), default=None),
+        "ccds": list(dict.fromkeys(format_cpus(last[2] & online) for last in map(last_cache, rows) if last)),
+        "cpu_cells": _cells(rows, online, files),
+        "core_types": core_types(files, rows),
+        "numa_nodes": _numa_nodes(root, online, files),
+        "l1d_bytes": _cache_total(rows, allowed, 1),
+        "l2_bytes": _cache_total(rows, allowed, 2),
+        "llc_bytes": _cache_total(rows, allowed),
         **_memory(root, cap),
     }
 
@@ -89,59 +102,80 @@ def _usable(online, allowed, cores, cap):
     }
 
 
-def _place(root, cpu):
-    """(socket, die, core) of a CPU, or None. Old kernels have no die_id; core numbers repeat per socket."""
-    folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-    core = read_int(folder / "core_id")
-    if core is None:
-        return None
-    return read_int(folder / "physical_package_id") or 0, read_int(folder / "die_id") or 0, core
+def _described(root, online):
+    """(rows of the online CPUs, files below /sys/devices, where the rows come from)."""
+    files = gather(root)
+    rows = cpu_rows(files, online)
+    if any(row["core"] is not None or row["siblings"] for row in rows):
+        return rows, files, "sysfs"
+    table = lscpu_table() if root == Path("/") else []  # lscpu would tell of this host, not of another root
+    listed = [row for row in lscpu_rows(table) if row["cpu"] in online]
+    return (listed, files, "lscpu") if listed else (rows, files, "sysfs" if rows else None)
 
 
-def _threads_per_core(topology):
-    places = [place for place in topology.values() if place]
-    return max(map(places.count, set(places)), default=None)
+def lscpu_table():
+    """Rows of `lscpu -J -e=…`, [] where it fails or says nothing in time."""
+    try:
+        done = subprocess.run(LSCPU, capture_output=True, text=True, errors="replace", timeout=LSCPU_DEADLINE_S)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return read(parse_lscpu, done.stdout).get("table") or []
 
 
-def _caches(root, cpu):
-    """[(level, type, bytes, CPUs that share it)] of one CPU."""
-    return [
-        (
-            read_int(index / "level") or 0,
-            read_text(index / "type"),
-            parse_bytes(read_text(index / "size")),
-            frozenset(parse_cpus(read_text(index / "shared_cpu_list")) or {cpu}),
-        )
-        for index in folders(root / f"sys/devices/system/cpu/cpu{cpu}/cache", "index*")
-    ]
+def domains(facts_or_root, kind):
+    """CPU sets that a rank may be pinned to, allowed CPUs only, in order of their first CPU.
+
+    `kind`: "ccd" (one last-level cache within one NUMA node; the node where CPUs share no cache), "numa" or "socket".
+    Takes host_facts' value or the root of a tree. [{cpus: [numbers], node, nodes, socket, core_types}]; `node` is None
+    for a set of several nodes, and what the host does not tell is None. ValueError for another kind.
+    """
+    if kind not in DOMAINS:
+        raise ValueError(f"{kind!r} is no kind of domain; expected one of {', '.join(DOMAINS)}")
+    facts = facts_or_root if isinstance(facts_or_root, dict) else host_facts(facts_or_root)
+    allowed, groups = parse_cpus(facts["allowed_cpus"]), {}
+    for cell in facts["cpu_cells"]:
+        key = tuple(cell[name] for name in DOMAINS[kind])
+        groups.setdefault(key, []).append(cell)
+    found = [_domain(cells, allowed, facts["core_types"]) for cells in groups.values()]
+    return sorted((one for one in found if one["cpus"]), key=lambda one: one["cpus"][0])
 
 
-def _shared_caches(root, cpus, level):
-    """[(CPUs, bytes)] of each data cache of a level (None: the last one) among some CPUs."""
-    found = {}
-    for cpu in sorted(cpus):
-        caches = [c for c in _caches(root, cpu) if c[1] != "Instruction"]
-        wanted = level or max((c[0] for c in caches), default=0)
-        found |= {shared: size for at, _, size, shared in caches if at == wanted}
-    pairs = [(set(shared) & cpus, size) for shared, size in found.items()]
-    return sorted(pairs, key=lambda pair: min(pair[0]))
+def _domain(cells, allowed, core_types):
+    cpus = {cpu for cell in cells for cpu in parse_cpus(cell["cpus"]) & allowed}
+    nodes = sorted({cell["node"] for cell in cells if cell["node"] is not None and parse_cpus(cell["cpus"]) & allowed})
+    sockets = {cell["socket"] for cell in cells}
+    return {
+        "cpus": sorted(cpus),
+        "node": nodes[0] if len(nodes) == 1 else None,
+        "nodes": nodes,
+        "socket": sockets.pop() if len(sockets) == 1 else None,
+        "core_types": [kind["type"] for kind in core_types if parse_cpus(kind["cpus"]) & cpus],
+    }
 
 
-def _cache_total(root, cpus, level):
-    return sum(size for _, size in _shared_caches(root, cpus, level) if size) or None
+def _cells(rows, online, files):
+    """cpu_cells of the rows; CPUs that no row describes go by their node alone."""
+    unplaced, nodes = online - {row["cpu"] for row in rows}, numa_cpus(files)
+    bare = {"socket": None, "die": None, "llc_level": None, "llc_bytes": None}
+    rest = {node: cpus & unplaced for node, cpus in nodes.items()}
+    rest[None] = unplaced.difference(*rest.values())
+    cells = cpu_cells(rows) + [{"cpus": format_cpus(cpus), "node": node} | bare for node, cpus in rest.items() if cpus]
+    return sorted(cells, key=lambda cell: min(parse_cpus(cell["cpus"])))
 
 
-def _numa_nodes(root, online):
+def _cache_total(rows, allowed, level=None):
+    """Bytes of all data caches of a level (None: the last one) that the allowed CPUs have a part in."""
+    return sum(size for cpus, size in shared_caches(rows, level) if size and cpus & allowed) or None
+
+
+def _numa_nodes(root, online, files):
     """Every node with its CPUs ("" for memory without CPUs) and memory; numbers may skip."""
     found = []
-    for folder in folders(root / "sys/devices/system/node", "node[0-9]*"):
-        total = parse_pairs(read_text(folder / "meminfo")).get(f"Node {folder.name[4:]} MemTotal", "")
+    for node, cpus in sorted(numa_cpus(files).items()):
+        meminfo = parse_pairs(read_text(root / f"sys/devices/system/node/node{node}/meminfo"))
+        total = meminfo.get(f"Node {node} MemTotal", "")
         found.append(
-            {
-                "node": int(folder.name[4:]),
-                "cpus": format_cpus(parse_cpus(read_text(folder / "cpulist")) & online),
-                "memory_bytes": parse_bytes(total.replace(" kB", "K")),
-            }
+            {"node": node, "cpus": format_cpus(cpus & online), "memory_bytes": parse_bytes(total.replace(" kB", "K"))}
         )
     return found
 

@@ -21,9 +21,9 @@ NOTHING = "no rated value"
 class DeviceFacts:
     """What a probe, a driver or a user knows of one device; None is not known.
 
-    memory_gib is what the driver reports in GiB; compute_units counts CU or SM (CPU: usable cores); pci_id
-    is vendor:device in hex; partition is a partition or MIG mode that is in force; bdf is a join key and is
-    never written out.
+    memory_gib is what the driver reports in GiB; compute_units counts CU or SM (CPU: usable cores); pci_id is
+    vendor:device in hex; partition is a partition or MIG mode that is in force; bdf is a join key and is never
+    written out; cpu_family and cpu_model are those of x86, on Arm the implementer and the part.
     """
 
     name: str = ""

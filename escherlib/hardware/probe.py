@@ -21,7 +21,7 @@ GPU_CLASSES = (0x03, 0x12)  # display controllers, processing accelerators
 SMI_DEADLINE_S = 5
 SMI_FIELDS = ("pci.bus_id", "name", "memory.total", "power.limit", "clocks.max.sm")
 SMI_EXTRA = ("mig.mode.current", "compute_cap")  # unknown to old drivers
-CPU_VENDORS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}
+CPU_VENDORS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel", "0x41": "Arm"}
 GIB = 2**30
 LOCAL_HEAPS = (1, 2)  # KFD heap types: frame buffer, public and private
 
@@ -159,16 +159,23 @@ def probe_cpu(root="/"):
     """Facts of the CPU as the process may use it."""
     text = _text(Path(root) / "proc/cpuinfo")
     first = dict(re.findall(r"^([\w ]+?)\s*:[ \t]*(.*?)\s*$", text.split("\n\n")[0], re.MULTILINE))
-    family, model = _number(first.get("cpu family", "")), _number(first.get("model", ""))
+    family, model = (_number(first.get(name, "")) for name in ("cpu family", "model"))
+    if family is None and model is None:  # Arm: who made the core, and which part it is
+        family, model = (_hex(first.get(f"CPU {name}")) for name in ("implementer", "part"))
     return DeviceFacts(
         kind="cpu",
         name=first.get("model name") or first.get("Hardware") or platform.processor() or platform.machine(),
-        vendor=CPU_VENDORS.get(first.get("vendor_id")),
+        vendor=CPU_VENDORS.get(first.get("vendor_id") or first.get("CPU implementer")),
         compute_units=_usable_cores(text),
         cpu_family=None if family is None else int(family),
         cpu_model=None if model is None else int(model),
         cpu_flags=frozenset((first.get("flags") or first.get("Features") or "").split()),
     )
+
+
+def _hex(text):
+    """0x41 → 65, or None."""
+    return int(text, 16) if re.fullmatch(r"0x[0-9a-f]{1,4}", text or "") else None
 
 
 def _usable_cores(cpuinfo):

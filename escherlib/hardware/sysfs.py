@@ -3,6 +3,7 @@
 import re
 
 UNIT_BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+CPU_LIMIT = 2**16  # no kernel counts further; a damaged list must not fill memory
 
 
 def read_text(path):
@@ -34,7 +35,7 @@ def parse_cpus(text):
     found = set()
     for part in (text or "").split(","):
         ends = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if ends:
+        if ends and len(ends[2] or ends[1]) < 8 and int(ends[2] or ends[1]) < CPU_LIMIT:
             found |= set(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
     return found
 

@@ -168,15 +168,23 @@ def _confirmed(results, state, dtype):
 
 def rated_compute(results, dtype):
     """(rated dense TFLOP/s or None, why None)."""
-    look_up = (lambda profile: profile.rated_tflops(dtype)) if dtype else (lambda profile: None)
-    return _rated(results, look_up, f"{dtype or 'compute'} rate")
+    profile = results.profile
+    return _rated(profile, profile and dtype and profile.rated_tflops(dtype), profile and profile.why_unrated(dtype))
 
 
-def _rated(results, look_up, what):
-    if results.profile is None:
+def rated_memory(results):
+    """(rated memory bandwidth in GB/s or None, why None). A CPU's hangs on the channels that are fitted."""
+    profile = results.profile
+    why = profile and f"the profile {profile.id} states no memory bandwidth"
+    if profile is not None and profile.cpu is not None:
+        why = "which memory channels of this host are fitted, and how fast, is not known"
+    return _rated(profile, profile and profile.memory_bandwidth_gb_s, why)
+
+
+def _rated(profile, value, why):
+    if profile is None:
         return None, "no rated value: the device has no profile"
-    value = look_up(results.profile)
-    return value, None if value else f"no rated value: the profile {results.profile.id} states no {what}"
+    return value or None, None if value else f"no rated value: {why}"
 
 
 def gemm_rows(results, dtype):
@@ -232,7 +240,7 @@ def relate(burst, sustained, tolerance):
 
 def _memory(results, plateaus):
     """(memory roof, plateau of reads alone)."""
-    rated, rated_reason = _rated(results, lambda profile: profile.memory_bandwidth_gb_s, "memory bandwidth")
+    rated, rated_reason = rated_memory(results)
     common = {"rated": rated, "rated_reason": rated_reason}
     best = max((plateaus[op] for op in ROOF_OPS), key=lambda plateau: plateau.gb_s or 0.0)
     read = plateaus["sum"]

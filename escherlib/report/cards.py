@@ -113,7 +113,7 @@ def _compute_ceiling(results):
 
 
 def _core_ceiling(results, profile, dtype):
-    """What one core is rated at; the clock that a host holds is not known before measuring."""
+    """What one core is rated at, and the host at its base clock; the clock it holds is not known before measuring."""
     rate = getattr(profile.cpu, f"{dtype}_flop_per_cycle", None)
     units = results.device.get("compute_units")
     return (
@@ -121,8 +121,14 @@ def _core_ceiling(results, profile, dtype):
             f"rated {dtype}",
             f"{rate} FLOP per cycle and core" if rate else f"the profile states no {dtype} rate",
         ),
+        ("rated for this host", _rated_host(profile, dtype)),
         ("usable CPUs", str(units) if units else None),
     )
+
+
+def _rated_host(profile, dtype):
+    rated = profile.rated_tflops(dtype)
+    return f"{quantity(rated, 'TFLOP/s')}: {profile.rated_basis}" if rated else f"no rated value: {profile.why_unrated(dtype)}"
 
 
 def _published(value, rated, unit):

@@ -7,6 +7,7 @@ from pathlib import Path
 from escherlib.errors import UserError
 from escherlib.files import read_json
 from escherlib.run.records import Record, read_current, read_pointers
+from escherlib.schemas.hosts import on_host
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,19 @@ class Results:
 
     @cached_property
     def profile(self):
-        """Rated figures of the device without those that do not hold for it, or None where it is not known."""
+        """Rated figures of the device without those that do not hold for it, or None where it is not known.
+
+        Those of a CPU are worked out for this host; a profile forced for presentation is not this host's.
+        """
         from escherlib.parameters import load_devices
 
         profile = load_devices().get(self.target or self.device.get("profile"))
+        if profile is None:
+            return None
+        if self.target and self.target != self.device.get("profile"):
+            return profile
         withheld = () if self.target else tuple(self.device.get("withheld", ()))
-        return profile.without(withheld) if profile else None
+        return on_host(profile.without(withheld), self.device)
 
     def rows(self, family, prefix=""):
         """Rows of a family whose name starts with `prefix`, in order."""

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from escherlib.schemas.base import Count, Items, Positive, Share, Strict, Text
 from escherlib.schemas.identification import IdentificationRules
 
-Vendor = Literal["AMD", "NVIDIA", "Intel", "unknown"]
+Vendor = Literal["AMD", "NVIDIA", "Intel", "Arm", "unknown"]
 RatedName = Literal[
     "bf16_tflops", "fp16_tflops", "fp8_tflops", "fp4_tflops", "int8_tops", "tf32_tflops",
     "fp32_tflops", "fp32_matrix_tflops", "fp64_tflops", "fp64_matrix_tflops",
@@ -18,7 +18,7 @@ MEMORY_FIELDS = ("memory_type", "memory_capacity_gb", "memory_reported_gib", "me
 UNSOURCED = {
     "display_name", "vendor", "device_class", "unit", "compute_unit_kind", "compute_units_reported",
     "bf16_native", "rated_basis", "rated", "memory_shared", "power_cap_max_w", "clock_max_mhz",
-    "interconnect_name", "cpu", "published", "observations", "sources", "rejected_bf16_ratings", "notes",
+    "interconnect_name", "cpu", "unrated", "published", "observations", "sources", "rejected_bf16_ratings", "notes",
 }  # fmt: skip
 
 
@@ -55,7 +55,10 @@ class RejectedRating(Strict):
 
 
 class CpuCore(Strict):
-    """What one core and one socket are rated at; a host's figure needs its cores, sockets and clock."""
+    """What one core and one socket are rated at; a host's figure needs its cores, sockets and clock.
+
+    base_clock_mhz: model number as a word of the CPU's name → base clock by its data sheet.
+    """
 
     isa_flags: Items[str]
     bf16_flop_per_cycle: Count | None
@@ -67,6 +70,7 @@ class CpuCore(Strict):
     memory_channels_per_socket: Count | None
     memory_speed_mt_s: Count | None
     memory_bandwidth_per_socket_gb_s: Positive | None
+    base_clock_mhz: dict[Text, Positive] = Field(default_factory=dict)
 
 
 class Profile(Strict):
@@ -104,6 +108,7 @@ class Profile(Strict):
     tdp_w: Positive | None = None
     sc1_sustained_floor: Share | None = None
     cpu: CpuCore | None = None
+    unrated: dict[str, str] = Field(default_factory=dict)  # kind of arithmetic → why a CPU host has no rate (schemas.hosts)
     published: dict[str, Published] = Field(default_factory=dict, alias="achievable")
     observations: Items[Observation] = ()
     sources: Items[Source] = ()
@@ -122,6 +127,13 @@ class Profile(Strict):
         """
         name = TORCH_NAMES.get(dtype, "fp8" if dtype.startswith("float8") else dtype)
         return self.rated.get(f"{name}_matrix_tflops") or self.rated.get(f"{name}_tflops")
+
+    def why_unrated(self, dtype):
+        """Why a device of this profile has no rated TFLOP/s in `dtype`, as a phrase."""
+        name = TORCH_NAMES.get(dtype, dtype)
+        if self.cpu is not None and self.cpu.fp32_flop_per_cycle and name == "bf16" and not self.bf16_native:
+            return f"cores of {self.id} have no native bf16"
+        return self.unrated.get(name) or f"the profile {self.id} states no {dtype or 'compute'} rate"
 
     def achievable_share(self, dtype):
         """Published achievable ÷ rated TFLOP/s of `dtype`, or None where either is not known."""
@@ -160,7 +172,7 @@ class Profile(Strict):
         if self.device_class == "cpu":
             stated.pop("architecture")
         for name, value in stated.items():
-            if value not in (None, 0) and self.source_of(name) is None:  # 0: absent by design
+            if value and self.source_of(name) is None:  # 0: absent by design
                 raise ValueError(f"{name} = {value} has no source; add it to a group of `sources`")
         return self
 
