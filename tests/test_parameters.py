@@ -41,7 +41,7 @@ def one_line(load, *arguments, **options):
 
 
 def test_every_shipped_file_loads_and_is_known():
-    assert len(parameters.load_devices()) == 39
+    assert len(parameters.load_devices()) == 37
     assert parameters.load_scoring().sc1.square_share_of_peak == 0.90
     assert parameters.load_report_config().marking == ""
     assert set(parameters.list_suites()) == {"smoke", "headline", "standard", "full"}

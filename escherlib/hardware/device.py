@@ -202,7 +202,7 @@ def _open_cpu(torch, spec, facts, profiles, notes):
     found = identify(facts, profiles)
     profile = profile_for(found, profiles)
     native = native_bf16(profile, facts)
-    clock_mhz, how = base_clock(facts.name, profile, parse_cpus(host["allowed_cpus"]))
+    clock_mhz, how = base_clock(parse_cpus(host["allowed_cpus"]))
     return Device(
         kind="cpu",
         stack=CPU_STACK,

@@ -55,10 +55,7 @@ class RejectedRating(Strict):
 
 
 class CpuCore(Strict):
-    """What one core and one socket are rated at; a host's figure needs its cores, sockets and clock.
-
-    base_clock_mhz: model number as a word of the CPU's name → base clock by its data sheet.
-    """
+    """What one core and one socket are rated at; a host's figure needs its cores, sockets and clock."""
 
     isa_flags: Items[str]
     bf16_flop_per_cycle: Count | None
@@ -70,7 +67,6 @@ class CpuCore(Strict):
     memory_channels_per_socket: Count | None
     memory_speed_mt_s: Count | None
     memory_bandwidth_per_socket_gb_s: Positive | None
-    base_clock_mhz: dict[Text, Positive] = Field(default_factory=dict)
 
 
 class Profile(Strict):

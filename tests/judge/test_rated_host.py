@@ -34,8 +34,6 @@ def run(profile, device, target=None, rows=()):
         ("cpu_sapphire_rapids", host(112, 2000, AMX), "bf16", 229.376),  # 1024 × 112 × 2.0
         ("cpu_sapphire_rapids", host(112, 2000, AMX), "float32", 14.336),
         ("cpu_zen3", host(64, 2450, ["avx2", "fma"]), "fp32", 5.0176),
-        ("cpu_neoverse_v2", host(72, 3400, ["asimd", "bf16", "i8mm", "sve", "sve2"]), "bf16", 31.3344),
-        ("cpu_neoverse_v1", host(64, 2600, ["asimd", "bf16", "i8mm", "sve"]), "fp64", 2.6624),  # 16 × 64 × 2.6
     ],
 )
 def test_rated_peaks(profile, device, dtype, tflops):
