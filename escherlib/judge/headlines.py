@@ -6,8 +6,9 @@ the same findings. A figure that was not measured is left out of the headline, a
 
 from escherlib.judge.headlines_compute import best_row, compute, worst_numerics
 from escherlib.judge.headlines_memory import CAPACITY, bandwidth, capacity
+from escherlib.judge.headlines_numerics import numerical_stability
 from escherlib.judge.headlines_workload import e2e, workload
-from escherlib.judge.rows import BANDWIDTH, COMPUTE, E2E, OPS
+from escherlib.judge.rows import BANDWIDTH, COMPUTE, E2E, OPS, STABILITY
 
 ENVIRONMENT = "00_environment"
 OFFERED = "attention/"  # rows of what may be had or not; their own sentence names those that are not
@@ -64,6 +65,9 @@ def _device_sentence(results):
     return f"{name} is taken for {profile.display_name}{how}."
 
 
-SUMMARIES = {ENVIRONMENT: environment, COMPUTE: compute, BANDWIDTH: bandwidth, CAPACITY: capacity, OPS: workload, E2E: e2e}
+SUMMARIES = {
+    ENVIRONMENT: environment, COMPUTE: compute, BANDWIDTH: bandwidth, CAPACITY: capacity, OPS: workload, E2E: e2e,
+    STABILITY: numerical_stability,
+}  # fmt: skip
 
 __all__ = ["best_row", "summarise", "takeaway", "worst_numerics"]

@@ -2,7 +2,8 @@
 
 COMPUTE, BANDWIDTH = "01_bf16_compute", "02_memory_bandwidth"
 OPS, E2E = "04_workload_ops", "05_e2e_mfu"
-TESTCASES = {COMPUTE: "compute", BANDWIDTH: "bandwidth", OPS: "workload", E2E: "e2e"}
+STABILITY = "09_numerical_stability"
+TESTCASES = {COMPUTE: "compute", BANDWIDTH: "bandwidth", OPS: "workload", E2E: "e2e", STABILITY: "stability"}
 UNSETTLED = ("drifting", "noisy", "thermal")  # labels of a sustained state that reached its cap of time
 
 

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 
 from escherlib.files import write_json, write_text
 from escherlib.judge.criteria import Criterion, artefacts_criterion, host_row, numerics_criterion, unbuilt
+from escherlib.judge.numerics import stability
 from escherlib.judge.roof_criteria import compute_roof, memory_roof
 from escherlib.judge.roofs import read_roofs
 from escherlib.judge.workload_criteria import end_to_end, operations
@@ -38,6 +39,7 @@ def score(results, scoring, artefacts=None):
         end_to_end(results, roofs, scoring),
         artefacts_criterion(results, scoring, artefacts),
         numerics_criterion(results, scoring),
+        stability(results, scoring),
         *unbuilt(scoring),
     ]
     order = list(scoring.criteria())

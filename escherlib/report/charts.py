@@ -14,6 +14,7 @@ from escherlib.report.charts_compute import (
 from escherlib.report.charts_e2e import chunks, mfu, waterfall, what_if
 from escherlib.report.charts_environment import usable
 from escherlib.report.charts_memory import bandwidth, cache_curve, capacity
+from escherlib.report.charts_numerics import error_over_k, ulp_histogram
 from escherlib.report.charts_roofline import roofline
 from escherlib.report.charts_workload import attention, op_times
 from escherlib.report.theme import enable
@@ -27,12 +28,14 @@ __all__ = [
     "capacity",
     "chunks",
     "dtype_ladder",
+    "error_over_k",
     "gemm_sweep",
     "mfu",
     "op_times",
     "roofline",
     "search_ranking",
     "transient",
+    "ulp_histogram",
     "usable",
     "waterfall",
     "what_if",

@@ -12,6 +12,8 @@ from escherlib.report.tables_compute import COMPUTE, GEMM_GROUPS, correctness, g
 from escherlib.report.tables_e2e import FAMILY as E2E
 from escherlib.report.tables_e2e import account, chunks, compiles, mfu, path_checks, what_if
 from escherlib.report.tables_memory import BANDWIDTH, CAPACITY, bandwidth, capacity, plateaus
+from escherlib.report.tables_numerics import FAMILY as STABILITY
+from escherlib.report.tables_numerics import depths, error_bounds, special_values, summation, wrong_kernels
 from escherlib.report.tables_workload import FAMILY as OPS
 from escherlib.report.tables_workload import attention as attention_backends
 from escherlib.report.tables_workload import captured, losses, operations, totals
@@ -136,6 +138,8 @@ def all_tables(results):
         made += [(OPS, table(results)) for table in (operations, attention_backends, losses, captured, totals)]
     if results.rows(E2E):
         made += [(E2E, table(results)) for table in (mfu, chunks, compiles, path_checks, account, what_if)]
+    if results.rows(STABILITY):
+        made += [(STABILITY, table(results)) for table in (error_bounds, wrong_kernels, summation, special_values, depths)]
     return [(family, table) for family, table in made if isinstance(table, Table)]
 
 
@@ -159,7 +163,9 @@ __all__ = [
     "chunks",
     "compiles",
     "correctness",
+    "depths",
     "environment",
+    "error_bounds",
     "gemm",
     "losses",
     "mfu",
@@ -169,8 +175,11 @@ __all__ = [
     "plateaus",
     "precheck",
     "remark",
+    "special_values",
+    "summation",
     "totals",
     "variants",
     "what_if",
     "write_tables",
+    "wrong_kernels",
 ]

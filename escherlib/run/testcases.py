@@ -11,6 +11,7 @@ TESTCASES = {
     "capacity": ["03_memory_capacity"],
     "workload": ["04_workload_ops"],
     "e2e": ["05_e2e_mfu"],
+    "stability": ["09_numerical_stability"],
 }
 AFTERWARDS = ("score", "report")  # cases that measure nothing: they re-make score and report of a run
 

@@ -13,6 +13,7 @@ from tests.report.factory import (
     state,
     window,
 )
+from tests.report.factory_numerics import fill_numerics
 
 OPS, E2E = "04_workload_ops", "05_e2e_mfu"
 CAPTURED = "captured from the running stack"
@@ -205,9 +206,10 @@ def _health():
 
 
 def fake_workload_run(root, kind="gpu", profile="h200_sxm", **options):
-    """A whole invented run of families 0–5 below `root`; `options` go to fill_e2e. Returns its path."""
+    """A whole invented run of families 0–5 and 9 below `root`; `options` go to fill_e2e. Returns its path."""
     run = FakeRun(root, kind, profile)
     for fill in (fill_environment, fill_compute, fill_bandwidth, fill_capacity, fill_workload):
         fill(run)
     fill_e2e(run, **options)
+    fill_numerics(run)
     return run.write()
