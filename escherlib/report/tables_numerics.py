@@ -224,7 +224,7 @@ def depths(results):
         Column("error", "scaled error", short, group="nearest row"),
     )
     note = "Allowances are absolute, for standard normal operands, whose results have a spread of √K."
-    return Table("depths", f"Depths of the workload's products in {dtype}", columns, tuple(rows), note)
+    return Table("depths", f"Depths of the products of this workload in {dtype}", columns, tuple(rows), note)
 
 
 def _nearest(results, dtype, k):
