@@ -19,7 +19,8 @@ from escherlib.run import load_results
 
 COMPUTE, BANDWIDTH, CAPACITY = "01_bf16_compute", "02_memory_bandwidth", "03_memory_capacity"
 OPS, E2E = "04_workload_ops", "05_e2e_mfu"
-FAMILIES = ["00_environment", COMPUTE, BANDWIDTH, CAPACITY, OPS, E2E]
+STABILITY = "09_numerical_stability"
+FAMILIES = ["00_environment", COMPUTE, BANDWIDTH, CAPACITY, OPS, E2E, STABILITY]
 PRODUCTS = ["self_attn.qkv", "ffn.linear1", "ffn.linear2", "self_attn.o"]
 VEGA = "application/vnd.vegalite.v5+json"
 TOO_HEAVY = "the time box is"  # the one reason for which a busy host may refuse a row here
@@ -193,6 +194,9 @@ def test_the_expected_rows_are_there(results):
     )
     assert set(results.records[CAPACITY]) == {"contiguous/bf16", "contiguous/fp16", "chunked"}
     assert set(results.records["00_environment"]) == {"precheck"}
+    expected = {f"error/{dtype}/{k}" for dtype in ("fp32", "bf16") for k in (256, 1024)}
+    expected |= {f"{kind}/{dtype}" for kind in ("sums", "special") for dtype in ("fp32", "bf16")}
+    assert set(results.records[STABILITY]) == expected
 
 
 def test_rows_finish_or_say_why_not(results):

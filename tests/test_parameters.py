@@ -237,7 +237,7 @@ def test_withheld_memory_leaves_compute():
 def test_suite_parameters_are_plain_and_belong_to_families():
     standard, smoke = parameters.load_suite("standard"), parameters.load_suite("smoke")
     names = ("00_environment", "01_bf16_compute", "02_memory_bandwidth", "03_memory_capacity")
-    names += ("04_workload_ops", "05_e2e_mfu", "07_sustained")
+    names += ("04_workload_ops", "05_e2e_mfu", "07_sustained", "09_numerical_stability")
     assert standard.families == names and smoke.workload == "smoke" and standard.workload is None
     assert standard.family_parameters("00_environment", "gpu") == {}
     assert standard.family_parameters("03_memory_capacity", "cpu")["limit_gib"] is None

@@ -3,14 +3,13 @@
 from dataclasses import dataclass, field
 
 from escherlib.judge.roofs import peak_dtype
-from escherlib.judge.rows import COMPUTE, number, why_missing
+from escherlib.judge.rows import COMPUTE, STABILITY, number, why_missing
 
 WRONG = "wrong result"  # how the GEMM kernels name a result outside its error bound
 # Criteria whose families are still to be built, with the rule they will apply.
 UNBUILT_RULES = {
     "SC-8": "headline metrics vary little over repeated runs",
     "SC-9": "no external validation row fails and at least one passes",
-    "SC-10": "every row of the numerical stability family is within its bound",
     "SC-11": "weights and KV caches resident, the rest holds the activation budget",
     "SC-12": "an exact fused backend is correct and faster than the best sequential pair",
 }
@@ -95,7 +94,8 @@ def _why_left_out(entry):
 def numerics_criterion(results, scoring):
     """SC-6: errors of GEMMs against a higher-precision reference on the same rounded inputs.
 
-    Judged anew from the numbers of each row `correct/{dtype}/{k}`; a GEMM refused as wrong fails too.
+    Judged anew from the numbers of each row `correct/{dtype}/{k}` of family 1 and `error/{dtype}/{k}` of family
+    9; a GEMM refused as wrong fails too.
     """
     limits = scoring.sc6
     rule = (
@@ -103,7 +103,7 @@ def numerics_criterion(results, scoring):
         f"(≤ {limits.error_output_rounding:g} where output rounding dominates), and for 16-bit "
         f"output ≤ {limits.times_emulation:g} × the error of a float32-accumulating emulation"
     )
-    rows = results.rows(COMPUTE, "correct/")
+    rows = [*results.rows(COMPUTE, "correct/"), *results.rows(STABILITY, "error/")]
     judged = [judge_numerics(row, limits) for row in rows if row.ok]
     wrong = [
         f"{row.name}: {row.reason}"
@@ -116,7 +116,7 @@ def numerics_criterion(results, scoring):
     if misses:
         return Criterion("SC-6", limits.role, "FAIL", "; ".join(misses), rule, details)
     dtype = peak_dtype(results)
-    if not any(entry["row"].startswith(f"correct/{dtype}/") for entry in judged):
+    if not any(entry["row"].split("/")[1] == dtype for entry in judged):
         missing = next((row.name for row in rows if row.name.startswith(f"correct/{dtype}/")), "correct/")
         reason = (f"no row in {dtype}: " if dtype else "") + why_missing(results, COMPUTE, missing)
         return Criterion("SC-6", limits.role, "SKIP", reason, rule, details)
@@ -130,7 +130,7 @@ def numerics_criterion(results, scoring):
 
 
 def judge_numerics(row, limits):
-    """One row: {row, error, bound, times_emulation, miss}; `miss` says what is wrong, or is None."""
+    """One row about errors: {row, error, bound, times_emulation, miss}; `miss` says what is wrong, or is None."""
     error = row.get("correct", "error")
     bound = min(row.get("correct", "bound", default=limits.error), limits.error_output_rounding)
     found = {"row": row.name, "error": error, "bound": bound, "times_emulation": None, "miss": None}

@@ -6,9 +6,10 @@ the same findings. A figure that was not measured is left out of the headline, a
 
 from escherlib.judge.headlines_compute import best_row, compute, worst_numerics
 from escherlib.judge.headlines_memory import CAPACITY, bandwidth, capacity
+from escherlib.judge.headlines_numerics import numerical_stability
 from escherlib.judge.headlines_sustained import sustained
 from escherlib.judge.headlines_workload import e2e, workload
-from escherlib.judge.rows import BANDWIDTH, COMPUTE, E2E, OPS, SUSTAINED
+from escherlib.judge.rows import BANDWIDTH, COMPUTE, E2E, OPS, STABILITY, SUSTAINED
 
 ENVIRONMENT = "00_environment"
 OFFERED = "attention/"  # rows of what may be had or not; their own sentence names those that are not
@@ -67,7 +68,7 @@ def _device_sentence(results):
 
 SUMMARIES = {
     ENVIRONMENT: environment, COMPUTE: compute, BANDWIDTH: bandwidth, CAPACITY: capacity, OPS: workload, E2E: e2e,
-    SUSTAINED: sustained,
+    SUSTAINED: sustained, STABILITY: numerical_stability,
 }  # fmt: skip
 
 __all__ = ["best_row", "summarise", "takeaway", "worst_numerics"]

@@ -41,11 +41,11 @@ def best_row(results, prefix, state, dtype=None):
     return max(rows, key=lambda row: rate_of(row, state), default=None)
 
 
-def worst_numerics(results):
-    """{row, error, bound, ok} of the correctness row nearest to or furthest beyond its bound, or None."""
+def worst_numerics(results, family=COMPUTE, prefix="correct/"):
+    """{row, error, bound, ok} of the row about errors nearest to or furthest beyond its bound, or None."""
     found = [
         {"row": row.name, "bound": 1.0, **row.get("correct", default={})}
-        for row in results.rows(COMPUTE, "correct/")
+        for row in results.rows(family, prefix)
         if row.ok
     ]
     finite = [entry for entry in found if entry.get("error") is not None]

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 
 from escherlib.files import write_json, write_text
 from escherlib.judge.criteria import Criterion, artefacts_criterion, host_row, numerics_criterion, unbuilt
+from escherlib.judge.numerics import stability
 from escherlib.judge.roof_criteria import compute_roof, memory_roof
 from escherlib.judge.roofs import read_roofs
 from escherlib.judge.sustained_criteria import sustained_run
@@ -40,6 +41,7 @@ def score(results, scoring, artefacts=None):
         artefacts_criterion(results, scoring, artefacts),
         numerics_criterion(results, scoring),
         sustained_run(results, scoring),
+        stability(results, scoring),
         *unbuilt(scoring),
     ]
     order = list(scoring.criteria())

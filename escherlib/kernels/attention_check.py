@@ -10,7 +10,7 @@ With s_j = q·k_j/√D, p_j = exp(s_j − max s)/l, l = Σ exp(s_j − max s), o
    in 10¹⁰. (l is summed before the rounding.)
 3. All that is done in float32, each at most its share of Σ p_j·|v_j|, in the numerator and again in l, so
    twice: a score errs by γ_D·|q|·|k_j|/√D ≤ γ_D·‖q‖·max‖k‖/√D, which is a relative error of exp(s);
-   exponentials by EXP_ERROR; sums over the keys by γ_N (`correct.gamma`), and the rescaling of the sums at
+   exponentials by EXP_ERROR; sums over the keys by γ_N (`error_bounds.gamma`), and the rescaling of the sums at
    every block of keys by as much again.
 
 The scaled error of an element is |out − o| over the sum of the three; its bound is 1. It does not grow with
@@ -19,6 +19,7 @@ the number of keys as a worst case for P would, so a kernel that leaves out a bl
 
 import math
 
+from escherlib.accounting import error_bounds
 from escherlib.kernels import correct, operands
 from escherlib.kernels.lazy import torch
 
@@ -76,7 +77,7 @@ def unit_of(dtype):
 
 def gamma(k, like):
     """γ of a sum of K products in float32 where a tensor lives: GPUs truncate in matrix units, CPUs round."""
-    return correct.gamma(k, like.device.type != "cpu", MATRIX_DEPTH)
+    return error_bounds.gamma(k, like.device.type != "cpu", MATRIX_DEPTH)
 
 
 def sampled(count, most, device, seed=operands.SEED):

@@ -19,7 +19,7 @@ def libraries(device, fmt, epilogue=False):
     With a bias or GELU in the epilogue torch goes through the -Lt library whatever is preferred; fp8 has one
     entry point of its own.
     """
-    if fmt.name == "fp8":
+    if fmt.is_fp8:
         return ("scaled_mm",)
     found = LIBRARIES[device.stack]
     return found[1:] if epilogue and len(found) > 1 else found
@@ -27,7 +27,7 @@ def libraries(device, fmt, epilogue=False):
 
 def available(device, fmt, epilogue=False):
     """Names of all backends for a format on this device, in a fixed order."""
-    layouts = ("nt",) if fmt.name == "fp8" else LAYOUTS
+    layouts = ("nt",) if fmt.is_fp8 else LAYOUTS
     return tuple(f"{library}:{layout}" for library in libraries(device, fmt, epilogue) for layout in layouts)
 
 

@@ -7,44 +7,20 @@ result that lies between two representable numbers may be rounded twice.
 
 import math
 
+from escherlib.accounting import error_bounds
 from escherlib.kernels.lazy import torch
 
 BLOCK_ELEMENTS = 2**26  # columns of the reference are taken in blocks of at most this many elements
 
 
-def gamma(k, matrix_unit, k_block, sum_unit=2.0**-23):
-    """γ_K: the share of Σ|a||b| that summing K products may lose.
-
-    A matrix unit adds `k_block` products to its accumulator at a time and truncates, losing less than one
-    unit in the last place of float32 (`sum_unit`, 2⁻²³ of the sum) at each of the K/k_block steps; truncation
-    has one sign, so losses add up. A vector unit rounds to nearest at each of K steps (2⁻²⁴); such errors
-    have random signs and grow as √K.
-    """
-    if matrix_unit:
-        return math.ceil(k / k_block) * sum_unit
-    return math.sqrt(k) * 2.0**-24
-
-
-def gamma_fp8(k, k_block):
-    """γ_K of 8-bit floats: the unit may keep only 13 fraction bits of a sum, for the 128 products after which
-    libraries carry it over into float32 (DeepSeek-V3 technical report, 3.3.2: "about 14 bits" on Hopper)."""
-    carried = min(k, 128)
-    return gamma(carried, True, k_block, sum_unit=2.0**-13) + gamma(k, True, carried)
-
-
 def default_k_block(fmt):
-    """Products a matrix instruction sums at once: 16 bytes of K, the shallowest of the supported matrix
-    units.
-
-    Deeper instructions (32 bytes on recent chips) lose less, so this choice never makes the bound too tight.
-    """
-    return 16 // fmt.storage.itemsize
+    """Products a matrix instruction of this format sums at once (see accounting.error_bounds)."""
+    return error_bounds.default_k_block(fmt.name)
 
 
 def gamma_for(fmt, k, matrix_unit, k_block=None):
     """γ_K of a number format; `k_block` None takes `default_k_block`."""
-    k_block = k_block or default_k_block(fmt)
-    return gamma_fp8(k, k_block) if fmt.name == "fp8" else gamma(k, matrix_unit, k_block)
+    return error_bounds.gamma_of(fmt.name, k, matrix_unit, k_block)
 
 
 def reference(a, b):

@@ -4,19 +4,38 @@ where.
 
 from dataclasses import dataclass, replace
 
+from escherlib.accounting.error_bounds import UNIT_ROUNDOFF
 from escherlib.errors import Refused, UserError
 from escherlib.kernels.lazy import torch
 
 
 @dataclass(frozen=True)
 class Format:
-    """One row of the dtype ladder. `unit_roundoff` is half the spacing of numbers near 1 in the output."""
+    """One row of the dtype ladder. `unit_roundoff` is half the spacing of numbers near 1 in the output.
+
+    `right_as` is set where the right operand is stored in another format than the left one.
+    """
 
     name: str
     stored_as: str  # names of torch dtypes
     given_as: str
-    unit_roundoff: float
     input_mantissa_bits: int
+    right_as: str | None = None
+
+    @property
+    def unit_roundoff(self):
+        """u of the output."""
+        return UNIT_ROUNDOFF[self.name]
+
+    @property
+    def right(self):
+        """The same format as the right operand is stored in it."""
+        return replace(self, stored_as=self.right_as or self.stored_as)
+
+    @property
+    def is_fp8(self):
+        """Operands of 8 bits, which torch multiplies through its scaled product alone."""
+        return self.name.startswith("fp8")
 
     @property
     def storage(self):
@@ -30,11 +49,13 @@ class Format:
 
 
 FORMATS = {
-    "fp32": Format("fp32", "float32", "float32", 2.0**-24, 23),
-    "tf32": Format("tf32", "float32", "float32", 2.0**-24, 10),
-    "fp16": Format("fp16", "float16", "float16", 2.0**-11, 10),
-    "bf16": Format("bf16", "bfloat16", "bfloat16", 2.0**-8, 7),
-    "fp8": Format("fp8", "float8_e4m3fn", "bfloat16", 2.0**-8, 3),
+    "fp32": Format("fp32", "float32", "float32", 23),
+    "tf32": Format("tf32", "float32", "float32", 10),
+    "fp16": Format("fp16", "float16", "float16", 10),
+    "bf16": Format("bf16", "bfloat16", "bfloat16", 7),
+    "fp8": Format("fp8", "float8_e4m3fn", "bfloat16", 3),
+    # gradients times weights: no library multiplies e5m2 by e5m2
+    "fp8_e5m2": Format("fp8_e5m2", "float8_e5m2", "bfloat16", 2, "float8_e4m3fn"),
 }
 
 
@@ -44,17 +65,21 @@ def format_of(device, dtype):
     if name not in FORMATS:
         raise UserError(f"dtype {name!r}: unknown number format; expected one of {', '.join(FORMATS)}")
     found = FORMATS[name]
-    if name == "fp8" and (device.arch or "").startswith("gfx94"):
-        # CDNA3 multiplies the variant without negative zero; feeding it the other one gives wrong numbers
-        return replace(found, stored_as="float8_e4m3fnuz")
+    if found.is_fp8 and (device.arch or "").startswith("gfx94"):
+        # CDNA3 multiplies the variants without negative zero; feeding it the others gives wrong numbers
+        return replace(found, stored_as=_fnuz(found.stored_as), right_as=found.right_as and _fnuz(found.right_as))
     return found
+
+
+def _fnuz(stored_as):
+    return stored_as.removesuffix("fn") + "fnuz"
 
 
 def require_supported(device, fmt):
     """Refused, with the reason, where the device has no such arithmetic at all (emulation is not refused)."""
     if fmt.name == "tf32":
         _require_tf32(device)
-    elif fmt.name == "fp8":
+    elif fmt.is_fp8:
         _require_fp8(device)
 
 

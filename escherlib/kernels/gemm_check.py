@@ -15,7 +15,7 @@ from escherlib.kernels.lazy import torch
 from escherlib.method import method
 
 EMULATION_FACTOR = 4.0
-QUANTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 BIN_EDGES_LOG10 = [edge / 4 for edge in range(-24, 9)]  # 10⁻⁶ … 100 in quarter decades
 
 
@@ -24,7 +24,7 @@ def check(device, *, dtype, k, m=512, n=512, backend=None, unit=None, k_block=No
     """Error distribution of C[M, N] = A·B against float64 on the same rounded inputs.
 
     error = |C − ref| / (u_out·|ref| + γ_K·Σ|a||b|), with u_out the unit roundoff of the output and γ_K as
-    `correct.gamma` derives it: K/k_block·2⁻²³ on matrix units (`unit="matrix"`), √K·2⁻²⁴ on vector units.
+    `accounting.error_bounds.gamma` derives it: K/k_block·2⁻²³ on matrix units (`unit="matrix"`), √K·2⁻²⁴ on vector units.
     `unit` and `k_block` (products one instruction sums) default to what the device and format use. Bound 1,
     and 2 where output rounding dominates; for bf16 and fp16 output the largest error is at most 4 × that of a
     product that accumulates in float32 and rounds once. A result outside its bound is a row with `ok` false,
@@ -64,12 +64,20 @@ def check(device, *, dtype, k, m=512, n=512, backend=None, unit=None, k_block=No
 
 def _errors(device, fmt, tensors, gamma_k):
     """Distribution, histogram, verdict and the emulation's largest error."""
-    ref, sizes = correct.reference(tensors["a"], tensors["b"])
+    return judged(device, fmt, tensors, correct.reference(tensors["a"], tensors["b"]), gamma_k)
+
+
+def judged(device, fmt, tensors, exact, gamma_k):
+    """The record's account of a result `tensors["c"]` against `exact` (float64 A·B and |A|·|B|).
+
+    Verdict, distribution of the scaled error, and for 16-bit results the emulation's largest error.
+    """
+    ref, sizes = exact
     accumulation, rounding = gamma_k * sizes, fmt.unit_roundoff * ref.abs()
     error, limit = correct.scaled_error(tensors["c"], ref, accumulation, rounding)
     how = "all elements against float64 on the same rounded inputs"
     found = {"correct": correct.verdict(error, limit, how), **distribution(error)}
-    if fmt.output in (torch.bfloat16, torch.float16) and fmt.name != "fp8":
+    if fmt.output in (torch.bfloat16, torch.float16) and not fmt.is_fp8:
         emulated, _ = correct.scaled_error(emulate(device, fmt, tensors), ref, accumulation, rounding)
         largest = float(emulated.max())
         found["emulation_max"] = largest
@@ -90,13 +98,18 @@ def distribution(error):
     """Largest value, quantiles and histogram of scaled errors; null where a value is not finite."""
     ordered = error.flatten().sort().values
     last = ordered.numel() - 1
-    found = {name: _finite(ordered[math.ceil(q * last)]) for name, q in QUANTILES.items()}
     logs = ordered.clamp(10.0 ** BIN_EDGES_LOG10[0], 10.0 ** BIN_EDGES_LOG10[-1]).log10()
     counts = torch.histc(
         logs.float().cpu(), len(BIN_EDGES_LOG10) - 1, BIN_EDGES_LOG10[0], BIN_EDGES_LOG10[-1]
     )
     histogram = {"edges_log10": BIN_EDGES_LOG10, "counts": [int(c) for c in counts]}
-    return {"max": _finite(ordered[-1]), "quantiles": found, "histogram": histogram, "elements": last + 1}
+    return {"max": _finite(ordered[-1]), "quantiles": quantiles(ordered), "histogram": histogram, "elements": last + 1}
+
+
+def quantiles(ordered):
+    """{name: value} of values in ascending order, null where a value is not finite; none of no values."""
+    last = ordered.numel() - 1
+    return {name: _finite(ordered[math.ceil(q * last)]) for name, q in QUANTILES.items()} if last >= 0 else {}
 
 
 def _finite(value):

@@ -30,7 +30,7 @@ def random_tensor(shape, fmt, device, fill="normal", source=None, scale=1.0):
         raise UserError(f"fill {fill!r}: unknown; expected one of {', '.join(FILLS)}")
     if fill == "zeros":
         return torch.zeros(shape, dtype=fmt.storage, device=device.torch_device)
-    if fmt.name == "fp8":
+    if fmt.is_fp8:
         values = torch.empty(shape, dtype=torch.float16, device=device.torch_device)
     else:
         values = torch.empty(shape, dtype=fmt.storage, device=device.torch_device)

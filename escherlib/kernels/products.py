@@ -132,7 +132,7 @@ def make_sets(device, gemm, fmt, layout, fill="normal", most=None):
     scale = 2.0 ** -round(torch.tensor(gemm.k).log2().item() / 2) if gemm.activation else 1.0
     a = operands.random_tensor((*lead, gemm.m, gemm.k), fmt, device, fill, source)
     weights = (gemm.k, gemm.n) if layout == "nn" else (gemm.n, gemm.k)
-    b = operands.random_tensor((*lead, *weights), fmt, device, fill, source, scale)
+    b = operands.random_tensor((*lead, *weights), fmt.right, device, fill, source, scale)
     first = {"a": a, "w": b}
     if gemm.epilogue:
         values = torch.empty(gemm.n, dtype=fmt.output, device=device.torch_device)
@@ -148,7 +148,7 @@ def make_sets(device, gemm, fmt, layout, fill="normal", most=None):
 
 def kernel(gemm, fmt, device):
     """Function of one set that enqueues the product."""
-    if fmt.name == "fp8":
+    if fmt.is_fp8:
         return _scaled(device, fmt)
     if gemm.op == "bmm":
         return lambda t: torch.bmm(t["a"], t["b"], out=t["c"])
@@ -171,8 +171,8 @@ def _scaled(device, fmt):
 
     def run(t):
         torch._scaled_mm(
-            t["a"], t["b"], scale_a=one, scale_b=one, bias=t.get("bias"), out_dtype=fmt.output,
-            use_fast_accum=False, out=t["c"],
+            t["a"], t["b"], scale_a=t.get("scale_a", one), scale_b=t.get("scale_b", one), bias=t.get("bias"),
+            out_dtype=fmt.output, use_fast_accum=False, out=t["c"],
         )  # fmt: skip
 
     return run

@@ -16,7 +16,8 @@ from escherlib.report.facts import (
 
 ENVIRONMENT, COMPUTE = "00_environment", "01_bf16_compute"
 BANDWIDTH, CAPACITY = "02_memory_bandwidth", "03_memory_capacity"
-OPS, E2E, SUSTAINED = "04_workload_ops", "05_e2e_mfu", "07_sustained"
+OPS, E2E = "04_workload_ops", "05_e2e_mfu"
+SUSTAINED, STABILITY = "07_sustained", "09_numerical_stability"
 
 
 def system_card(results):
@@ -213,6 +214,21 @@ def _held_ceiling(results):
     )
 
 
+def _error_ceiling(results):
+    """What the bound allows each format, and how much of it at the deepest K on typical normal operands."""
+    from escherlib.accounting import error_bounds
+
+    asked = results.manifest.get("parameters", {}).get(STABILITY, {})
+    k, shown = max(asked.get("k_values", [4096])), []
+    for dtype in asked.get("dtypes", []):
+        matrix_unit = results.kind == "gpu" and dtype != "fp32"
+        rounding, accumulation = error_bounds.typical(dtype, k, matrix_unit)
+        u, gamma = error_bounds.power_text(error_bounds.UNIT_ROUNDOFF[dtype]), error_bounds.formula(dtype, matrix_unit)
+        allowed = f"at K = {k} on average {number(rounding)} for rounding, {number(accumulation)} for accumulation"
+        shown.append((dtype, f"u = {u}, γ = {gamma}; {allowed}"))
+    return tuple(shown)
+
+
 CEILINGS = {
     ENVIRONMENT: _environment_ceiling,
     COMPUTE: _compute_ceiling,
@@ -221,6 +237,7 @@ CEILINGS = {
     OPS: _chunk_ceiling,
     E2E: _chunk_ceiling,
     SUSTAINED: _held_ceiling,
+    STABILITY: _error_ceiling,
 }
 
 

@@ -14,6 +14,7 @@ from escherlib.report.charts_compute import (
 from escherlib.report.charts_e2e import chunks, mfu, waterfall, what_if
 from escherlib.report.charts_environment import usable
 from escherlib.report.charts_memory import bandwidth, cache_curve, capacity
+from escherlib.report.charts_numerics import error_over_k, ulp_histogram
 from escherlib.report.charts_roofline import roofline
 from escherlib.report.charts_sustained import recovery, speed_clock, timeline
 from escherlib.report.charts_workload import attention, op_times
@@ -28,6 +29,7 @@ __all__ = [
     "capacity",
     "chunks",
     "dtype_ladder",
+    "error_over_k",
     "gemm_sweep",
     "mfu",
     "op_times",
@@ -37,6 +39,7 @@ __all__ = [
     "speed_clock",
     "timeline",
     "transient",
+    "ulp_histogram",
     "usable",
     "waterfall",
     "what_if",

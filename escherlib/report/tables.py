@@ -12,6 +12,8 @@ from escherlib.report.tables_compute import COMPUTE, GEMM_GROUPS, correctness, g
 from escherlib.report.tables_e2e import FAMILY as E2E
 from escherlib.report.tables_e2e import account, chunks, compiles, mfu, path_checks, what_if
 from escherlib.report.tables_memory import BANDWIDTH, CAPACITY, bandwidth, capacity, plateaus
+from escherlib.report.tables_numerics import FAMILY as STABILITY
+from escherlib.report.tables_numerics import depths, error_bounds, special_values, summation, wrong_kernels
 from escherlib.report.tables_sustained import FAMILY as SUSTAINED
 from escherlib.report.tables_sustained import phases, recovery, staying
 from escherlib.report.tables_workload import FAMILY as OPS
@@ -140,6 +142,8 @@ def all_tables(results):
         made += [(E2E, table(results)) for table in (mfu, chunks, compiles, path_checks, account, what_if)]
     if results.rows(SUSTAINED):
         made += [(SUSTAINED, table(results)) for table in (phases, staying, recovery)]
+    if results.rows(STABILITY):
+        made += [(STABILITY, table(results)) for table in (error_bounds, wrong_kernels, summation, special_values, depths)]
     return [(family, table) for family, table in made if isinstance(table, Table)]
 
 
@@ -163,7 +167,9 @@ __all__ = [
     "chunks",
     "compiles",
     "correctness",
+    "depths",
     "environment",
+    "error_bounds",
     "gemm",
     "losses",
     "mfu",
@@ -175,9 +181,12 @@ __all__ = [
     "precheck",
     "recovery",
     "remark",
+    "special_values",
     "staying",
+    "summation",
     "totals",
     "variants",
     "what_if",
     "write_tables",
+    "wrong_kernels",
 ]

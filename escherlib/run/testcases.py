@@ -12,6 +12,7 @@ TESTCASES = {
     "workload": ["04_workload_ops"],
     "e2e": ["05_e2e_mfu"],
     "sustained": ["07_sustained"],
+    "stability": ["09_numerical_stability"],
 }
 AFTERWARDS = ("score", "report")  # cases that measure nothing: they re-make score and report of a run
 

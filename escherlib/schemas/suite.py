@@ -98,6 +98,19 @@ class Sustained(Strict):
     protocol: dict[str, int | float]
 
 
+class NumericalStability(Strict):
+    """Family 9. Products are m×n over each depth of `k_values`, in every dtype; each runs `repeats` times more. A
+    product whose call takes a CPU host longer than `call_budget_s` is refused.
+    """
+
+    dtypes: Items[Dtype | Literal["fp8_e5m2"]]
+    k_values: Items[Count]
+    m: Count
+    n: Count
+    repeats: Count
+    call_budget_s: Positive
+
+
 class Entry(Strict, Generic[Family]):
     """One family of one suite."""
 
@@ -116,6 +129,7 @@ class Families(Strict):
     workload_ops: Entry[WorkloadOps] | None = Field(default=None, alias="04_workload_ops")
     e2e_mfu: Entry[EndToEnd] | None = Field(default=None, alias="05_e2e_mfu")
     sustained: Entry[Sustained] | None = Field(default=None, alias="07_sustained")
+    numerical_stability: Entry[NumericalStability] | None = Field(default=None, alias="09_numerical_stability")
 
 
 class Suite(Strict):

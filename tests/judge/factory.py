@@ -94,7 +94,7 @@ def make(rows=(), kind="gpu", profile=H200, families=None, env=None, path=Path("
     """Results of a run that holds `rows`; families are finished unless told otherwise."""
     records = {COMPUTE: {}, BANDWIDTH: {}}
     for row in rows:
-        assert row.name not in records[row.family]
+        assert row.name not in records.setdefault(row.family, {})
         records[row.family][row.name] = row
     found = {
         "kind": kind,

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from escherlib.accounting import error_bounds
 from escherlib.errors import Refused
 from escherlib.kernels import correct, gemm_check
 from escherlib.kernels.formats import FORMATS
@@ -13,12 +14,12 @@ from tests.kernels.stand_in import cpu
 
 def test_gamma_of_a_matrix_unit_counts_truncations():
     # 1024 products, 16 at a time: 64 truncations of at most 2⁻²³ each
-    assert correct.gamma(1024, True, 16) == 64 * 2.0**-23 == 2.0**-17
-    assert correct.gamma(1025, True, 16) == 65 * 2.0**-23
+    assert error_bounds.gamma(1024, True, 16) == 64 * 2.0**-23 == 2.0**-17
+    assert error_bounds.gamma(1025, True, 16) == 65 * 2.0**-23
 
 
 def test_gamma_of_a_vector_unit_grows_as_the_root():
-    assert correct.gamma(1024, False, 16) == 32 * 2.0**-24
+    assert error_bounds.gamma(1024, False, 16) == 32 * 2.0**-24
 
 
 def test_fp8_carries_its_sums_over_every_128_products():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from escherlib.errors import Refused
-from escherlib.kernels import capacity, gemm, gemm_check, peak, streams, timed
+from escherlib.kernels import capacity, gemm, gemm_check, numerics, peak, special_values, streams, summation, timed
 from tests.kernels.stand_in import QUICK
 
 pytestmark = [
@@ -104,3 +104,17 @@ def test_the_search_finds_what_a_brute_force_finds(gpu):
     print(done["best_sustained"], done["states"]["sustained"]["tflops"], whole["took_s"])
     assert found["took_s"] <= 62
     assert done["states"]["burst"]["tflops"] >= 0.99 * whole["best_burst"]["tflops"]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_e5m2"])
+def test_numerics_hold_or_are_refused_with_a_reason(gpu, dtype):
+    try:
+        found = numerics.error_distribution(gpu, dtype=dtype, k=1024, repeats=2)
+        special = special_values.special_values(gpu, dtype=dtype)
+        sums = summation.accumulation(gpu, dtype=dtype, k=1024)
+    except Refused as error:
+        assert str(error).startswith(dtype.partition("_")[0])
+        return
+    assert found["ok"] and all(entry["caught"] for entry in found["wrong_kernels"].values()), found["wrong_kernels"]
+    assert special["ok"], special["cases"]
+    assert sums["variants"][0]["within"] and len(sums["switches_tried"]) <= 2

@@ -11,7 +11,10 @@ S = 10**9
 
 
 def hold_record(run, *, windows=60, slower=0.004, noise=0.003, warming=6, blind=False):
-    """(result, telemetry), `blind` without a clock: windows of one second from rest, settling over `warming` of them, then drifting by `slower`."""
+    """(result, telemetry): windows of one second from rest, settling over `warming` of them, then drifting by `slower`.
+
+    `blind`: no clock is read.
+    """
     w, gpu = timed_workload(run.kind), run.kind == "gpu"
     flop = paths.forward_flop(w, "optimized") if gpu else 4 * w.query_tokens * w.d_model * w.ffn
     base_s = flop / (0.93 * run.spec["peak"][1] * 1e12)

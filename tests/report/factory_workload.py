@@ -13,6 +13,7 @@ from tests.report.factory import (
     state,
     window,
 )
+from tests.report.factory_numerics import fill_numerics
 
 OPS, E2E = "04_workload_ops", "05_e2e_mfu"
 CAPTURED = "captured from the running stack"
@@ -205,7 +206,7 @@ def _health():
 
 
 def fake_workload_run(root, kind="gpu", profile="h200_sxm", **options):
-    """A whole invented run of families 0–5 and 7 below `root`; `options` go to fill_e2e. Returns its path."""
+    """A whole invented run of families 0–5, 7 and 9 below `root`; `options` go to fill_e2e. Returns its path."""
     from tests.report.factory_sustained import fill_sustained
 
     run = FakeRun(root, kind, profile)
@@ -213,4 +214,5 @@ def fake_workload_run(root, kind="gpu", profile="h200_sxm", **options):
         fill(run)
     fill_e2e(run, **options)
     fill_sustained(run)
+    fill_numerics(run)
     return run.write()
