@@ -192,6 +192,20 @@ def test_a_bound_that_is_too_loose_is_told():
     assert all(entry["caught"] for entry in beside.values())
 
 
+@pytest.mark.parametrize("dtype", ["fp8", "fp8_e5m2"])
+def test_scaled_products_of_8_bit_operands(monkeypatch, dtype):
+    """torch emulates them on a CPU: refused as a measurement, good enough to try scales, bound and special values."""
+    monkeypatch.setattr(single_product, "require_supported", lambda device, fmt: None)
+    found = numerics.error_distribution(cpu(), dtype=dtype, k=4096, m=32, n=32, repeats=1)
+    assert found["ok"] and found["gamma"] == 2.0**-10 + 32 * 2.0**-23 and "emulation_max" not in found
+    assert all(entry["error"] > entry["bound"] for entry in found["wrong_kernels"].values()), found["wrong_kernels"]
+    tensors = single_product.normal(single_product.single(cpu(), dtype), 32, 32, 64)
+    assert tensors["a"].float().abs().max() == torch.finfo(tensors["a"].dtype).max  # the largest fills the range
+    assert tensors["scale_a"].item() * torch.finfo(tensors["a"].dtype).max == pytest.approx(3.2, abs=1.0)  # of 2048 normals
+    special = special_values.special_values(cpu(), dtype=dtype)
+    assert special["ok"], special["cases"]
+
+
 # ---- ways of summing
 
 
