@@ -31,7 +31,7 @@ LISTED = re.compile(
     r"^([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])\s+- GPU\[\s*([0-9]{1,6})\s*-\s*([0-9]{1,9})\s*\]"
     r"\s+(.+?)\s+\(Device [0-9]{1,9}\)"
 )
-CLOSED = re.compile(r"(?:TRUE|FALSE|PASS|FAIL|secs?|ms|GBps|GB/s|\.\.\.|\(Device [0-9]+\)|\w:-?[0-9]+|[\]}|])$")  # how whole lines end
+CLOSED = re.compile(r"(?:TRUE|FALSE|PASS|FAIL|secs?|ms|GBps|GB/s|\.\.\.|\(Device [0-9]+\)|\w:-?[0-9]+|[}|])$")  # how whole lines end
 BABEL_UNITS = {"MiBytes/sec": 2**20 / 1e9, "MBytes/sec": 1e-3}
 MEASURES = ("gpus", "gst", "iet", "mem", "p2p", "pcie", "peers", "peqt", "violations", "properties", "babel")
 

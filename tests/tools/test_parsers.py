@@ -53,7 +53,7 @@ def test_a_cut_output_is_never_whole(tool, name, wanted):
     text = corpus.text_of(tool, name)
     for share in (0.2, 0.35, 0.5, 0.65, 0.8):
         cut = text[: int(share * len(text.rstrip()))]
-        if cut.endswith((" sec", "]")) and tool == "rvs":
+        if tool == "rvs" and cut.rstrip().endswith(" sec"):
             continue  # a whole line: rvs prints no closing line, so nothing tells
         assert parsed(tool, cut)["status"] != OK, share
 
