@@ -8,9 +8,17 @@ swapped names in 5.0 and no results. `Validation failed` makes the result failed
 import re
 
 from escherlib.hardware.parsers.contract import FAILED, OK, PARTIAL, UNAVAILABLE, result, unparsed
+from escherlib.tools.figures import memory, usable
+from escherlib.tools.finding import find_programs
 from escherlib.tools.text import ANSI, cannot, elided, fixed, found, largest, lines_of, missing, number, shortened, whole
 
-PROGRAMS = {"rocm": ("hip-stream", "babelstream"), "cuda": ("cuda-stream", "babelstream"), "cpu": ("omp-stream", "babelstream")}
+STACKS = ("rocm", "cuda", "cpu")
+BY_STACK = {"rocm": ("hip-stream", "babelstream"), "cuda": ("cuda-stream", "babelstream"), "cpu": ("omp-stream",)}
+PROGRAMS = ("babelstream", "hip-stream", "cuda-stream", "omp-stream")
+VARIABLES = ("ESCHER_BABELSTREAM", "BABELSTREAM_DIR")
+DEADLINE_S = 120
+GPU_ARRAY_BYTES, CPU_ARRAY_BYTES = 2**31, 2**28
+OURS = {"Copy": "copy", "Mul": "mul", "Add": "add", "Triad": "axpy", "Dot": "sum"}
 OPERATIONS = ("Copy", "Mul", "Add", "Triad", "Dot")
 UNITS = {  # header word → factor to GB/s
     "MBytes/sec": 1e-3, "MB/s": 1e-3, "GB/s": 1.0, "GBytes/sec": 1.0,
@@ -131,3 +139,33 @@ def _csv_tables(lines):
         row = {"gb_s": round(number(cells[rate]) * factor, 9), "min_s": times[0], "max_s": times[1], "average_s": times[2]}
         table["rows"].setdefault(cells["function"].strip().capitalize(), row)
     return [table] if table["rows"] else []
+
+
+def find(environ=None):
+    """{program: path}."""
+    return find_programs(PROGRAMS, VARIABLES, environ)
+
+
+def commands(device, programs, folder, gpus=1):
+    """One run on this device. Arrays outgrow the last-level cache four times and leave most of the memory free."""
+    name = next((name for name in BY_STACK.get(device.stack, ()) if name in programs), None)
+    if name is None:
+        return []
+    cpu = device.stack == "cpu"
+    wanted = max(CPU_ARRAY_BYTES if cpu else GPU_ARRAY_BYTES, 4 * (device.llc_bytes or 0))
+    elements = min(wanted, device.memory_bytes // 8) // 8 // 1024 * 1024
+    where = [] if cpu else ["--device", str(device.index or 0)]
+    return [[programs[name], *where, "-s", str(elements), "-n", "20" if cpu else "50"]]
+
+
+def metrics(parsed):
+    """Best run of each operation. Triad reads two arrays and writes one, as axpy does; Dot reads two, as sum reads one."""
+    if not usable(parsed) or not parsed.get("attributable"):
+        return []
+    rows, more = parsed["tables"][0]["rows"], {"dtype": parsed["dtype"], "size_bytes": parsed["array_bytes_about"]}
+    return [
+        entry
+        for name, operation in OURS.items()
+        if name in rows
+        for entry in memory(operation, rows[name]["gb_s"], statistic="best run", **more)
+    ]

@@ -8,6 +8,8 @@ test counts only if it passed. Matrices keep null where the tool prints N/A; row
 import re
 
 from escherlib.hardware.parsers.contract import FAILED, OK, PARTIAL, UNAVAILABLE, UNPARSED, result, unparsed
+from escherlib.tools.figures import copy, memory, middle, usable
+from escherlib.tools.finding import find_programs
 from escherlib.tools.text import (
     cannot,
     entries,
@@ -24,7 +26,18 @@ from escherlib.tools.text import (
     whole,
 )
 
-DESCRIPTION = re.compile(r"(?P<row>CPU|GPU)\(row\) +(?P<arrow><->|->|<-) +(?P<column>CPU|GPU)\(column\).*\((?P<unit>GB/s|ns)\)")
+STACKS = ("cuda",)
+PROGRAMS = ("nvbandwidth",)
+VARIABLES = ("ESCHER_NVBANDWIDTH", "NVBANDWIDTH_DIR")
+DEADLINE_S = 180
+BUFFER_MIB = 256
+HOST_TESTS = {"host_to_device_memcpy_ce": "h2d_gb_s", "device_to_host_memcpy_ce": "d2h_gb_s", "device_local_copy": None}
+PAIR_TESTS = {  # metric, and what the printed figure is multiplied by
+    "device_to_device_memcpy_read_ce": ("d2d_gb_s", 1), "device_to_device_memcpy_write_ce": ("d2d_gb_s", 1),
+    "device_to_device_bidirectional_memcpy_read_ce": ("d2d_bidirectional_gb_s", 2),
+    "device_to_device_bidirectional_memcpy_write_ce": ("d2d_bidirectional_gb_s", 2),
+}  # fmt: skip
+DESCRIPTION = re.compile(r"(?:(?P<row>CPU|GPU)\(row\) +(?:<->|->|<-) +)?(?P<column>CPU|GPU)\(column\).*\((?P<unit>GB/s|ns)\)")
 NO_DEVICE = re.compile(r"CUDA_ERROR_NO_DEVICE|CUDA_ERROR_STUB_LIBRARY|insufficient|NVML_ERROR_LIBRARY_NOT_FOUND")
 CLOSING = "NOTE: The reported results"
 
@@ -185,3 +198,36 @@ def _json_test(name, case, status):
     summed = case.get("sum")
     summed = float(summed) if isinstance(summed, (int, float)) and not isinstance(summed, bool) and abs(summed) < 1e300 else None
     return _test(name, described, list(range(len(matrix))), list(range(width)), matrix, summed, status)
+
+
+def find(environ=None):
+    """{program: path}."""
+    return find_programs(PROGRAMS, VARIABLES, environ)
+
+
+def commands(device, programs, folder, gpus=1):
+    """One run of the copy-engine tests that have a counterpart here, as JSON with all digits."""
+    tests = [*HOST_TESTS, *(PAIR_TESTS if gpus > 1 else ())]
+    return [[programs[name], "-t", *tests, "-b", str(BUFFER_MIB), "-j"] for name in PROGRAMS if name in programs]
+
+
+def metrics(parsed):
+    """Copies by the copy engine, as torch makes them. A local copy is doubled: it reads and writes each byte it counts."""
+    if not usable(parsed):
+        return []
+    tests = {name: test for name, test in parsed["tests"].items() if test["status"] == "passed" and test["unit"] == "GB/s"}
+    found = []
+    for name, metric in HOST_TESTS.items():
+        test = tests.get(name)
+        if test and metric:
+            found += copy(metric, test["max_gb_s"], statistic="best device, median of samples")
+        elif test:
+            cells = middle(value for row in test["matrix"] for value in row)
+            found += memory("copy", cells and 2 * cells, statistic="median over devices", note="printed once per byte, doubled")
+    for name, (metric, times) in PAIR_TESTS.items():
+        for suffix, key, which in (("", "max_gb_s", "best"), ("_min", "min_gb_s", "slowest")):
+            value = tests.get(name, {}).get(key)
+            note = f"{name.removeprefix('device_to_device_')}" + (", one direction printed, doubled" if times == 2 else "")
+            given = metric.replace("_gb_s", f"{suffix}_gb_s")
+            found += copy(given, value and times * value, statistic=f"{which} pair", note=note)
+    return found

@@ -9,8 +9,15 @@ import re
 
 from escherlib.hardware.parsers.contract import OK, PARTIAL, UNAVAILABLE, result, unparsed
 from escherlib.tools import transferbench
+from escherlib.tools.figures import copy, memory, middle, usable
+from escherlib.tools.finding import find_programs
 from escherlib.tools.text import cannot, extreme_cell, fixed, found, largest, lines_of, missing, number, smallest, whole
 
+STACKS = ("rocm",)
+CLASSIC, NEWER = "rocm-bandwidth-test", "rocm_bandwidth_test"
+PROGRAMS = (CLASSIC, NEWER)
+VARIABLES = ("ESCHER_ROCM_BANDWIDTH_TEST",)
+DEADLINE_S = 240
 TITLES = {
     "access": r"Inter-Device Access", "distance": r"Inter-Device Numa Distance",
     "unidirectional": r"Unidirectional copy peak bandwidth GB/s", "bidirectional": r"Bi?directional copy peak bandwidth GB/s",
@@ -200,3 +207,44 @@ def _table_ends(table, command):
 
 def _wants_both(command):
     return "rocm_bandwidth -a" in command and "rocm_bandwidth -A" in command
+
+
+def find(environ=None):
+    """{program: path}."""
+    return find_programs(PROGRAMS, VARIABLES, environ)
+
+
+def commands(device, programs, folder, gpus=1):
+    """All pairs, one and both ways. The newer program runs TransferBench's p2p preset as a plug-in."""
+    if CLASSIC in programs:
+        return [[programs[CLASSIC]]]
+    return [[programs[NEWER], "plugin", "--run", "tb", "p2p"]] if NEWER in programs else []
+
+
+def metrics(parsed):
+    """Copies by the copy engines. A local copy counts bytes read and written already."""
+    if not usable(parsed):
+        return []
+    if parsed["plugin"]:
+        return transferbench.metrics(parsed)
+    found = memory("copy", middle(parsed["local_gb_s"]), statistic="best iteration, median over devices")
+    found += copy("h2d_gb_s", parsed["h2d_max_gb_s"], statistic="best pair, best iteration")
+    found += copy("d2h_gb_s", parsed["d2h_max_gb_s"], statistic="best pair, best iteration")
+    for metric, cell, which in (
+        ("d2d_gb_s", parsed["d2d_max"], "best pair"),
+        ("d2d_min_gb_s", parsed["d2d_min"], "slowest pair"),
+        ("d2d_bidirectional_gb_s", parsed["bidirectional_d2d_max"], "best pair"),
+        ("d2d_bidirectional_min_gb_s", parsed["bidirectional_d2d_min"], "slowest pair"),
+    ):
+        found += copy(metric, cell and cell["gb_s"], statistic=f"{which}, best iteration")
+    return found + _of_table(parsed["table"])
+
+
+def _of_table(table):
+    """The best size of a table that goes between host and device, one way."""
+    if not table or table["direction"] != "one way":
+        return []
+    metric = {("cpu", "gpu"): "h2d_gb_s", ("gpu", "cpu"): "d2h_gb_s"}.get((table["source_kind"], table["destination_kind"]))
+    if metric is None:
+        return []
+    return copy(metric, table["peak_gb_s"], size_bytes=table["peak_size_bytes"], statistic="best iteration, best size")

@@ -10,8 +10,16 @@ import json
 import re
 
 from escherlib.hardware.parsers.contract import FAILED, OK, PARTIAL, UNAVAILABLE, result, unparsed
+from escherlib.tools.figures import copy, figure, memory, middle, usable
+from escherlib.tools.finding import find_programs
+from escherlib.tools.rvs_actions import written
 from escherlib.tools.text import cannot, elided, found, largest, lines_of, missing, number, shortened, smallest, whole
 
+STACKS = ("rocm",)
+PROGRAMS = ("rvs",)
+VARIABLES = ("ESCHER_RVS",)
+DEADLINE_S = 240
+BABEL = {"Copy": "copy", "Mul": "mul", "Add": "add", "Triad": "axpy", "Dot": "sum"}
 LEVEL = re.compile(r"\[(RESULT|INFO|ERROR|WARN)\s*\]\s*\[\s*[0-9]+\.[0-9]*\s*\]\s*(?:\[([^\]:]+)\]\s*)?(.*)")
 GPU = r"(?:\[GPU::\s*(?:[0-9]+ - )?([0-9]{1,9})(?: - [0-9a-fA-F:.]+)?\]|([0-9]{1,9}))"
 GST = re.compile(
@@ -31,7 +39,7 @@ LISTED = re.compile(
     r"^([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])\s+- GPU\[\s*([0-9]{1,6})\s*-\s*([0-9]{1,9})\s*\]"
     r"\s+(.+?)\s+\(Device [0-9]{1,9}\)"
 )
-CLOSED = re.compile(r"(?:TRUE|FALSE|PASS|FAIL|secs?|ms|GBps|GB/s|\.\.\.|\(Device [0-9]+\)|\w:-?[0-9]+|[}|])$")  # how whole lines end
+CLOSED = re.compile(r"(?:TRUE|FALSE|PASS|FAIL|secs?|ms|GBps|GB/s|\.\.\.|\(Device [0-9]+\)|[A-Za-z]:-?[0-9]+|[}|])$")  # how whole lines end
 BABEL_UNITS = {"MiBytes/sec": 2**20 / 1e9, "MBytes/sec": 1e-3}
 MEASURES = ("gpus", "gst", "iet", "mem", "p2p", "pcie", "peers", "peqt", "violations", "properties", "babel")
 
@@ -269,3 +277,39 @@ def _pairs_missing(values):
         key = (row["action"], row.get("bidirectional"), row.get("h2d"), row["of"])
         groups.setdefault(key, set()).update([row["number"]] if not row["interim"] else [])
     return any(key[3] is not None and len(numbers) < key[3] for key, numbers in groups.items())
+
+
+def find(environ=None):
+    """{program: path}."""
+    return find_programs(PROGRAMS, VARIABLES, environ)
+
+
+def commands(device, programs, folder, gpus=1):
+    """One run per module with our own configuration, written into `folder`; pairs only where there are two GPUs."""
+    return [[programs[name], "-c", str(path)] for name in PROGRAMS if name in programs for path in written(folder, gpus)]
+
+
+def metrics(parsed):
+    """GEMM rates by the number format that the action names, babel's bandwidths, pairs and host copies."""
+    if not usable(parsed):
+        return []
+    found = []
+    for dtype in ("bf16", "fp32"):
+        rates = [row["gflops"] for row in parsed["gst"] if row["dtype_named"] == dtype]
+        value = middle(rates)
+        found += figure(
+            f"gemm_{dtype}_tflops", value and value / 1e3, dtype=dtype, statistic="best interval, median over devices",
+            note="the number format is the action's word",
+        )  # fmt: skip
+    for name, operation in BABEL.items():
+        rates = [row["gb_s"] for row in parsed["babel"] if row["function"] == name]
+        found += memory(operation, middle(rates), statistic="best run, median over devices")
+    final = [row for row in parsed["p2p"] if not row["interim"]]
+    for metric, both in (("d2d", False), ("d2d_bidirectional", True)):
+        rates = [row["gb_s"] for row in final if row["bidirectional"] is both]
+        found += copy(f"{metric}_gb_s", largest(rates), statistic="best pair")
+        found += copy(f"{metric}_min_gb_s", smallest(rates), statistic="slowest pair")
+    for metric, way, other in (("h2d_gb_s", "h2d", "d2h"), ("d2h_gb_s", "d2h", "h2d")):
+        rates = [row["gb_s"] for row in parsed["pcie"] if row[way] and not row[other] and not row["interim"]]
+        found += copy(metric, largest(rates), statistic="best pair")
+    return found

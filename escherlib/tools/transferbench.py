@@ -9,6 +9,8 @@ runs the copy, so CPU to GPU is made by CPU threads. Columns are counted, never 
 import re
 
 from escherlib.hardware.parsers.contract import FAILED, OK, PARTIAL, UNAVAILABLE, result, unparsed
+from escherlib.tools.figures import copy, memory, middle, usable
+from escherlib.tools.finding import find_programs
 from escherlib.tools.text import (
     cannot,
     elided,
@@ -23,6 +25,12 @@ from escherlib.tools.text import (
     whole,
 )
 
+STACKS = ("rocm", "cuda")
+PROGRAMS = ("TransferBench", "TransferBenchCuda")
+VARIABLES = ("ESCHER_TRANSFERBENCH", "TRANSFERBENCH_DIR")
+DEADLINE_S = 180
+ENV = {"HIDE_ENV": "1"}
+SIZE = "1G"
 BORDER = str.maketrans({"│": "|", "║": "|", "┃": "|"})
 RULE = re.compile(r"[\s─━┌┐└┘├┤┬┴┼|+=-]+")
 UNIT = re.compile(r"(CPU|GPU)\s+([0-9]{1,3})")
@@ -252,3 +260,33 @@ def _nic(lines, text):
             rank = int(match[1]) if match[1] else rows[-1]["rank"] if rows else None
             rows.append({"rank": rank, "nic": match[2], "gpu": int(match[3]), "gb_s": values, "max_gb_s": largest(values)})
     return {"columns": len(devices), "rows": rows, "cut": not devices or len(rows) < len(devices)}
+
+
+def find(environ=None):
+    """{program: path}."""
+    return find_programs(PROGRAMS, VARIABLES, environ)
+
+
+def commands(device, programs, folder, gpus=1):
+    """The p2p preset over all devices of the host, at a size well above every cache."""
+    return [[programs[name], "p2p", SIZE] for name in PROGRAMS if name in programs]
+
+
+def metrics(parsed):
+    """Copies made by kernels of the source. A CPU source copies with its threads, which nothing of ours does: left out."""
+    p2p = parsed.get("p2p") if usable(parsed) else None
+    if not p2p:
+        return []
+    one, both = p2p["unidirectional"] or {}, p2p["bidirectional"] or {}
+    size = {"size_bytes": p2p["bytes_per_direction"]}
+    local = middle(one.get("local_gb_s") or [])
+    found = memory("copy", local and 2 * local, statistic="median over devices", note="printed once per byte, doubled", **size)
+    for metric, cell, which in (
+        ("d2h_gb_s", one.get("gpu_to_cpu_max"), "best pair"),
+        ("d2d_gb_s", one.get("gpu_to_gpu_max"), "best pair"),
+        ("d2d_min_gb_s", one.get("gpu_to_gpu_min"), "slowest pair"),
+        ("d2d_bidirectional_gb_s", both.get("gpu_to_gpu_sum_max"), "best pair"),
+        ("d2d_bidirectional_min_gb_s", both.get("gpu_to_gpu_sum_min"), "slowest pair"),
+    ):
+        found += copy(metric, cell and cell["gb_s"], statistic=which, note="copied by a kernel", **size)
+    return found
