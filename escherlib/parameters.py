@@ -1,4 +1,4 @@
-"""Everything in parameters/, loaded through strict schemas: devices, workloads, suites, scoring, report.
+"""Everything in parameters/, loaded through strict schemas: devices, workloads, suites, scoring, validation, report.
 
 A PARAMS folder (argument `params_dir`, else the environment variable ESCHER_PARAMS) overrides file by file:
 a file there wins over the one of the same relative path. Whatever is wrong in a file is one UserError line
@@ -18,6 +18,7 @@ from escherlib.schemas.reading import read_validated, read_yaml, validated
 from escherlib.schemas.report import ReportConfig
 from escherlib.schemas.scoring import Scoring
 from escherlib.schemas.suite import Suite
+from escherlib.schemas.validation import Validation
 from escherlib.schemas.workload import Workload
 
 FOLDER = ROOT / "parameters"
@@ -79,6 +80,11 @@ def _devices(params_dir):
 def load_scoring(params_dir=None):
     """Thresholds of the scorecard."""
     return read_validated(Scoring, locate("scoring.yaml", params_dir))
+
+
+def load_validation(params_dir=None):
+    """Tolerances against external validators."""
+    return read_validated(Validation, locate("validation.yaml", params_dir))
 
 
 def load_report_config(path=None, params_dir=None):

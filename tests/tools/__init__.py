@@ -1,0 +1,1 @@
+"""External validators: parsers, running, figures."""
