@@ -22,6 +22,7 @@ def header(source, interval_s, start_ns):
         "averaging": {name: how for name, how in averaging.items() if how},
         "span_s": {name: span for name, span in spans.items() if span},
         "absent": source.absent,
+        "passed_over": source.passed_over,
         "limit_bits": {str(bit): name for bit, name in source.limit_bits.items()},
         "start_ns": start_ns,
         "notes": list(source.notes),

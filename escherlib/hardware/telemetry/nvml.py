@@ -18,6 +18,10 @@ PERMANENT = (
 )
 BIT_PREFIXES = ("nvmlClocksEventReason", "nvmlClocksThrottleReason")  # the older name is still on old drivers
 NO_BITS = ("All", "None", "UserDefinedClocks")  # two sums and an alias
+# names of one call in different drivers, the usual one first
+LIMITS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")  # the first from 535 on
+TEMPERATURE = ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
+POWER_LIMIT = ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit")
 INSTANT, LAGGING = "instant", "average of the last second"
 
 
@@ -64,11 +68,11 @@ def _readers(nvml, handle):
         "clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
         "limit_mask": lambda: limit_mask(nvml, handle),
         "energy": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle),
-        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+        "temperature_c": lambda: renamed(nvml, TEMPERATURE, handle, nvml.NVML_TEMPERATURE_GPU),
         "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
         "memory_temperature_c": lambda: field_value(nvml, handle, nvml.NVML_FI_DEV_MEMORY_TEMP),
         "utilisation_pct": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
-        "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) * milli,
+        "power_limit_w": lambda: renamed(nvml, POWER_LIMIT, handle) * milli,
     }
     since = []
 
@@ -135,11 +139,19 @@ def field_value(nvml, handle, field_id):
 
 
 def limit_mask(nvml, handle):
-    """Bits of what limits the clock now; the call was renamed with driver 535."""
-    try:
-        return nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-    except (AttributeError, nvml.NVMLError_FunctionNotFound):
-        return nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    """Bits of what limits the clock now."""
+    return renamed(nvml, LIMITS, handle)
+
+
+def renamed(nvml, names, *arguments):
+    """The first of `names` that module and driver have, called. Raises what the last one raises where none is there."""
+    for name in names:
+        try:
+            return getattr(nvml, name)(*arguments)
+        except (AttributeError, nvml.NVMLError_FunctionNotFound):
+            if name == names[-1]:
+                raise
+    raise AttributeError("no name of this call")
 
 
 def limit_bits(nvml):

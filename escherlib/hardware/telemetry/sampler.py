@@ -28,10 +28,10 @@ class Sampling:
     """One sampler: a source, a log, and the commands of the parent."""
 
     def __init__(self, job, opener=open_source, commands=0, answers=1):
-        self.job, self.opener = job, opener
+        self.job, self.opener = {**job, "ended": lambda: bool(self.ending)}, opener
         self.commands, self.answers, self.pending = commands, answers, b""
         self.log, self.start_ns = Log(job["path"]), time.monotonic_ns()
-        self.source, self.fields, self.absent = None, [], {}
+        self.source, self.name, self.fields, self.absent = None, None, [], {}
         self.base_s = self.interval_s = job.get("interval_s") or CHECK_S
         self.row, self.ending, self.backoff_s = None, None, 0.0
         self.due = self.slow_due = time.monotonic()
@@ -57,11 +57,16 @@ class Sampling:
         try:
             self.source = self.opener(self.job)
         except Exception as error:
-            self.log.add(no_source(reason_of(error), self.start_ns))
+            self.log.add(no_source(reason_of(error, 500), self.start_ns))
             self.ending = "no source"
             return
+        self.begin()
+
+    def begin(self):
+        """Fields and pace of the source that was opened, and its header."""
         self.fields = self.source.fields
         self.base_s = self.interval_s = self.job.get("interval_s") or self.source.interval_s
+        self.name = self.source.name
         self.log.add(header(self.source, self.interval_s, self.start_ns))
 
     def wait(self):
@@ -164,11 +169,14 @@ class Sampling:
         return self.backoff_s
 
     def reopen(self):
-        """Try the source again; its fields keep their places. Returns seconds to wait."""
+        """Try the source again; its fields keep their places, those of another source get a header. Returns s to wait."""
         try:
             self.source, self.absent = self.opener(self.job), {}
         except Exception as error:
             return self.lose(reason_of(error))
+        if self.source.name != self.name:
+            self.start_ns = time.monotonic_ns()
+            self.begin()
         return 0.0
 
     def event(self, what):

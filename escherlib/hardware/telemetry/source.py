@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 
 UNITS = {"mhz": "MHz", "w": "W", "j": "J", "c": "°C", "pct": "%"}
-ORDER = {"cuda": ("nvml",), "rocm": ("amdgpu",), "cpu": ("procfs",)}  # modules of this room, best first
+ORDER = {  # best first: libraries give most, files cost least, a program is the last resort
+    "cuda": ("nvml", "nvidia-smi"),
+    "rocm": ("amdsmi", "amdgpu", "amd-smi", "rocm-smi"),
+    "cpu": ("procfs",),
+}
+MODULES = {"amdsmi": "amdsmi_lib", "nvidia-smi": "smi", "amd-smi": "smi", "rocm-smi": "smi"}  # others: as they are called
+# what holds an AMD clock back, one bit each: the same for the package and the programs
+AMD_LIMITS = ("prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal", "gfx_clk_below_host_limit", "throttled", "other")
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,8 @@ class Source:
     """An opened source.
 
     `absent`: field → why it is not there. `permanent(error)`: whether asking again is pointless.
-    `limit_bits`: bit → name. `read_us`: what the readers cost when they were tried.
+    `limit_bits`: bit → name. `read_us`: what the readers cost when they were tried. `passed_over`: better
+    sources → why they were not taken.
     """
 
     name: str
@@ -49,6 +57,7 @@ class Source:
     notes: tuple = ()
     close: Callable = lambda: None
     read_us: dict = field(default_factory=dict)
+    passed_over: dict = field(default_factory=dict)
 
     @property
     def fields(self):
@@ -59,15 +68,16 @@ class Source:
 def open_source(job):
     """Open the first source of the job's stack that answers. RuntimeError with every reason if none does.
 
-    `job`: {"stack", "uuid", "bdf", "root"}.
+    `job`: {"stack", "uuid", "bdf", "root", "ended" (a function: whether to give up)}.
     """
-    reasons = []
+    passed_over = {}
     for name in ORDER[job["stack"]]:
         try:
-            return tried(importlib.import_module(f"{__package__}.{name}").open_source(job))
+            module = importlib.import_module(f"{__package__}.{MODULES.get(name, name)}")
+            return replace(tried(module.open_source({**job, "source": name})), passed_over=passed_over)
         except Exception as error:  # a source may fail in any way; the next one is asked
-            reasons.append(f"{name}: {reason_of(error)}")
-    raise RuntimeError("; ".join(reasons))
+            passed_over[name] = reason_of(error)
+    raise RuntimeError("; ".join(f"{name}: {why}" for name, why in passed_over.items()))
 
 
 def tried(source):
@@ -88,8 +98,30 @@ def tried(source):
     return replace(source, readers=tuple(readers), absent=absent, read_us=cost)
 
 
-def reason_of(error):
+def amd_mask(names):
+    """Bits of the limits of AMD_LIMITS that are named; names that are not in it share the last bit."""
+    found = 0
+    for name in names:
+        found |= 1 << AMD_LIMITS.index(name if name in AMD_LIMITS else "other")
+    return found
+
+
+def since_first(read):
+    """`read()` counted from its first value on: drivers count from their own start. None stays None."""
+    first = []
+
+    def moved():
+        now = read()
+        if now is None:
+            return None
+        first.append(now) if not first else None
+        return now - first[0]
+
+    return moved
+
+
+def reason_of(error, length=120):
     """An error as half a line; of a file error only what went wrong, since its path names the device."""
     said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    text = (said.strip().splitlines() or [""])[0][:120]
+    text = (said.strip().splitlines() or [""])[0][:length]
     return text or type(error).__name__

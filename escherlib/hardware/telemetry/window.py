@@ -29,7 +29,8 @@ def windows(samples, spans_ns):
     """Readings over several windows of one state, [[start, end], …] in ns of time.monotonic_ns().
 
     `samples`: Samples or the path of a telemetry file. Returns {field: {mean, min, max, n} | None, …,
-    "energy_j": {value, how} | None (the sum), "limit_reasons": [names], "limit_shares": {name: share of the
+    "energy_j": {value, how} | None (the sum), "energy_compare": {counter_j, integral_j, difference_pct} | None
+    (the counter and the integral of power over the same windows), "limit_reasons": [names], "limit_shares": {name: share of the
     samples}, "n": samples, "reasons_null": {field: why}}. Means weigh each sample by the time it stands for.
     """
     samples = samples if isinstance(samples, Samples) else read_samples(samples)
@@ -43,6 +44,9 @@ def windows(samples, spans_ns):
     found["energy_j"], reason = _energy(samples, spans)
     if reason:
         why["energy_j"] = reason
+    found["energy_compare"], reason = _compare(samples, spans)
+    if reason:
+        why["energy_compare"] = reason
     found["limit_reasons"], found["limit_shares"], reason = _limits(samples, spans)
     if reason:
         why["limit_reasons"] = reason
@@ -160,16 +164,37 @@ def _energy(samples, spans):
 def energy_j(samples, start, end):
     """(J of one window, how, None), or (None, None, why not)."""
     reasons = []
-    for name, how, value_of in (
-        ("energy_j", "counter", _counter_difference),
-        ("power_w", "power over time", _trapezoid),
-    ):
-        reason = _too_slow(samples, name, start, end)
-        value, reason = (None, reason) if reason else value_of(samples.series[name], start, end)
+    for name, how in (("energy_j", "counter"), ("power_w", "power over time")):
+        value, reason = _energy_by(samples, name, start, end)
         if value is not None:
             return value, how, None
         reasons.append(reason)
     return None, None, reasons[0] if "energy_j" in samples.series else reasons[-1]
+
+
+def _energy_by(samples, name, start, end):
+    """(J of one window by one sensor, None), or (None, why not)."""
+    reason = _too_slow(samples, name, start, end)
+    value_of = {"energy_j": _counter_difference, "power_w": _trapezoid}[name]
+    return (None, reason) if reason else value_of(samples.series[name], start, end)
+
+
+def _compare(samples, spans):
+    """({counter_j, integral_j, difference_pct: integral over counter - 1}, None) over windows, or (None, why not)."""
+    sums = []
+    for name in ("energy_j", "power_w"):
+        total = 0.0
+        for start, end in spans:
+            value, reason = _energy_by(samples, name, start, end)
+            if value is None:
+                return None, reason
+            total += value
+        sums.append(total)
+    if not spans or sums[0] <= 0:
+        return None, "the energy counter did not move" if spans else "no timed window"
+    counter, integral = sums
+    difference = round(100 * (integral / counter - 1), 3)
+    return {"counter_j": round(counter, 3), "integral_j": round(integral, 3), "difference_pct": difference}, None
 
 
 def _counter_difference(series, start, end):
