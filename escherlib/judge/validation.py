@@ -6,7 +6,7 @@ Pure functions of plain dicts. How the notebook uses them:
     rows = table(results, limits, more=own_rows)                # records of family 11 against our own records
     status, reason = external_verdict(rows)                     # what SC-9 says
 
-`table` reads every record of family 11_validation whose result holds `outcomes` (see escherlib.tools.running) and takes
+`table` reads every record of family 11_validation whose result holds `outcomes` (escherlib.tools.running, .measured) and takes
 our figures from families 1 and 2; `more` adds figures in the same form, such as those of families 6 and 8:
 {"metric": "all_reduce_busbw_gb_s", "size_bytes": 2**26, "value": 310.0, "unit": "GB/s", "row": "all_reduce/67108864",
  "convention": {"bytes": "bus", "direction": None, "dtype": "bf16"}}.

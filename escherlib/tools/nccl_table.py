@@ -123,6 +123,7 @@ def _run(lines):
         "the end is missing": rows and not ended,
         "a row is cut or unreadable": cut,
         "rows were left out by the source": elided(text),
+        "the average printed is not that of the rows": begun and values["rows_complete"] is False and not elided(text),
         "size, time and algbw of a row disagree": not all(row["consistent"] for row in rows),
     })  # fmt: skip
     status, reason = _verdict(error, values, reason)
@@ -147,7 +148,7 @@ def _results(rows, average, bounds, ranks):
     one = ranks == 1
     complete = None
     if average is not None and means:
-        complete = abs(sum(means) / len(means) - average) <= max(2e-3 * average, 0.006)
+        complete = abs(sum(means) / len(means) - average) <= 1e-4 * average + 0.006  # each is printed rounded
     return {
         "rows": rows,
         "peak": {half: None if one else _peak(rows, half) for half in HALVES},

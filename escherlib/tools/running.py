@@ -1,11 +1,6 @@
 """Running validators and reading what they, or saved logs of them, say.
 
-How the notebook uses it, one record a tool (so that a crash loses nothing but that tool):
-
-    run.measure(tool, validate, tool=tool, device=device, folder=run.logs, gpus=n)   → {"outcomes": [outcome, …]}
-    run.measure(f"import/{tool}", imports, tool=tool, folder=IMPORT)                 → the same, from saved logs
-
-for every tool of `suited(device)`; escherlib.judge.validation makes the table out of these records. An outcome is
+The notebook calls these through escherlib.tools.measured; escherlib.judge.validation makes the table. An outcome is
 {tool, command, status, reason, source, reading, exit_code, seconds, stdout, stderr, parsed, metrics}:
   status   ok · absent (no such program, or not for this device) · unavailable (it says that it can't work here) ·
            timed out · crashed (exit code or signal) · failed (it reports an error) · unparsed (no evidence, whatever the exit
@@ -66,11 +61,6 @@ def validate(tool, device, folder, gpus=1, deadline_s=None, environ=None):
         ran = run(argv, folder, deadline_s or module.DEADLINE_S, env={**environ, **more})
         outcomes.append(outcome(tool, ran, folder, replayed=environ.get(REPLAY) == "1"))
     return {"outcomes": outcomes}
-
-
-def imports(tool, folder):
-    """{"outcomes": [one per file]} of the saved logs of a validator."""
-    return {"outcomes": imported(tool, folder)}
 
 
 def imported(tool, folder):

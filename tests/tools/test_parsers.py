@@ -171,6 +171,12 @@ def test_a_row_cut_short_is_no_row():
     assert parsed("nccl-tests", cut)["rows"] == [] and parsed("nccl-tests", cut)["status"] == PARTIAL
 
 
+def test_an_average_that_is_not_that_of_the_rows_means_a_cut():
+    text = HEAD + COLUMNS + ROW.format(a=0, b=0) + "# Avg bus bandwidth    : 15"
+    assert parsed("nccl-tests", text + ".73")["status"] == OK
+    assert parsed("nccl-tests", text)["status"] == PARTIAL and parsed("nccl-tests", text)["rows_complete"] is False
+
+
 def test_two_tests_in_one_file_stay_apart():
     text = HEAD + COLUMNS + ROW.format(a=0, b=0) + END.format(n=0, word="OK")
     second = "# Collective test starting: all_gather_perf\n" + text.replace("15.73", "99.0").replace("20.97   20.97", "20.97   10.48")

@@ -10,7 +10,8 @@ import yaml
 
 from escherlib import parameters, tools
 from escherlib.judge.validation import compare
-from escherlib.tools import babelstream, finding, rvs_actions
+from escherlib.method import describe, full_arguments
+from escherlib.tools import babelstream, finding, measured, rvs_actions
 from escherlib.tools import running as runs
 from escherlib.tools.running import imported, module_of, run, suited, validate
 from tests.logs import corpus
@@ -209,6 +210,29 @@ def test_an_imported_collective_is_compared_by_size(tmp_path):
     ours = [own("all_reduce_busbw_gb_s", 230.0, 512 * 2**20, bytes="bus")]
     rows = [row for row in compare(ours, found, LIMITS) if row["ours"]]
     assert [(row["status"], row["theirs"]) for row in rows] == [("PASS", 224.55)]  # in place, as torch works
+
+
+def test_what_the_notebook_measures_with(tmp_path, monkeypatch, stand_in, environ):
+    stand_in("cuda-stream", replay(*A100))
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv(measured.LOGS, "")
+    measured.use(tmp_path / "logs")
+    (found,) = measured.external(CUDA, tool="BabelStream")["outcomes"]
+    assert found["status"] == "ok" and (tmp_path / "logs" / found["stdout"]).is_file()
+    assert str(tmp_path) not in str(full_arguments(measured.external, {"tool": "BabelStream"}))
+    assert describe(measured.external)["version"] == 1
+
+
+def test_saved_logs_are_known_by_their_contents(tmp_path, monkeypatch):
+    monkeypatch.delenv(measured.IMPORT, raising=False)
+    assert measured.digest() is None
+    monkeypatch.setenv(measured.IMPORT, str(tmp_path))
+    empty = measured.digest()
+    (tmp_path / "log").write_text(corpus.text_of(*A100))
+    assert empty and measured.digest() not in (None, empty)
+    (found,) = measured.saved(CUDA, "BabelStream", measured.digest())["outcomes"]
+    assert (found["source"], found["stdout"], found["status"]) == ("import", "log", "ok")
 
 
 # Finding and commands
