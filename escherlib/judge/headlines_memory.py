@@ -1,10 +1,10 @@
 """Families 2 and 3 in their last words: plateaus and memory roof, largest tensor and fragmentation."""
 
+from escherlib.judge.headroom import read_headroom
 from escherlib.judge.plateaus import OPS, ROOF_OPS, stream_gb_s
 from escherlib.judge.roofs import read_roofs
-from escherlib.judge.rows import BANDWIDTH, number, percent, rate_of
+from escherlib.judge.rows import BANDWIDTH, CAPACITY, number, percent, rate_of
 
-CAPACITY = "03_memory_capacity"
 GIB = 2**30
 
 
@@ -97,10 +97,13 @@ def size_text(count):
 
 
 def capacity(results):
-    """Largest tensor, its share of the memory, fragmentation."""
+    """Largest tensor, its share of the memory, fragmentation, and what is left beside the model."""
+    from escherlib.parameters import load_scoring
+
     rows = [row for row in results.rows(CAPACITY, "contiguous/") if row.ok and row.get("bytes")]
     best = max(rows, key=lambda row: row.get("bytes"), default=None)
     chunked = results.row(CAPACITY, "chunked")
+    room = read_headroom(results, load_scoring())
     headline = {
         "allocatable_gib": (best.get("bytes") / GIB if best else None, "GiB"),
         "capacity_pct": (best.get("share_of_total_pct") if best else None, "%"),
@@ -110,8 +113,9 @@ def capacity(results):
             "GiB",
         ),
         "fragmentation": (chunked.get("fragmentation") if chunked is not None else None, ""),
+        "headroom_gib": (room["spare_gib"] if room else None, "GiB"),
     }
-    return headline, [*_largest_sentences(results, best), *_chunked_sentences(chunked)]
+    return headline, [*_largest_sentences(results, best), *_chunked_sentences(chunked), *_room_sentences(results, room)]
 
 
 def _largest_sentences(results, best):
@@ -123,6 +127,21 @@ def _largest_sentences(results, best):
     free, installed = best.get("share_of_free_pct"), best.get("share_of_total_pct")
     shares = f"{free:.1f} % of what was free, {installed:.1f} % of what is installed"
     return [f"One tensor can hold {number(size)} GiB: {shares}; bounded by {bound}."]
+
+
+def _room_sentences(results, room):
+    if room is None:
+        return
+    name = results.manifest["workload"]["name"]
+    if not room["fits"]:
+        yield f"{name} does not fit: it holds {number(room['held_gib'])} GiB, {number(room['free_gib'])} GiB are free."
+        return
+    beyond = f"{number(abs(room['spare_gib']))} GiB {'to spare' if room['spare_gib'] >= 0 else 'short'}"
+    how = "measured" if room["measured"] else "accounted"
+    yield (
+        f"With {name} resident ({number(room['held_gib'])} GiB) {number(room['rest_gib'])} GiB are left for "
+        f"{number(room['need_gib'])} GiB of activations with their margin: {beyond} ({how})."
+    )
 
 
 def _chunked_sentences(chunked):

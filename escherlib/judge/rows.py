@@ -2,9 +2,11 @@
 
 COMPUTE, BANDWIDTH = "01_bf16_compute", "02_memory_bandwidth"
 OPS, E2E = "04_workload_ops", "05_e2e_mfu"
+CAPACITY = "03_memory_capacity"
 SUSTAINED, STABILITY = "07_sustained", "09_numerical_stability"
 TESTCASES = {
-    COMPUTE: "compute", BANDWIDTH: "bandwidth", OPS: "workload", E2E: "e2e", SUSTAINED: "sustained", STABILITY: "stability",
+    COMPUTE: "compute", BANDWIDTH: "bandwidth", CAPACITY: "capacity", OPS: "workload", E2E: "e2e", SUSTAINED: "sustained",
+    STABILITY: "stability",
 }  # fmt: skip
 UNSETTLED = ("drifting", "noisy", "thermal")  # labels of a sustained state that reached its cap of time
 

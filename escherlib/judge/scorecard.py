@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 
 from escherlib.files import write_json, write_text
 from escherlib.judge.criteria import Criterion, artefacts_criterion, host_row, numerics_criterion, unbuilt
+from escherlib.judge.headroom import memory_headroom
 from escherlib.judge.numerics import stability
 from escherlib.judge.roof_criteria import compute_roof, memory_roof
 from escherlib.judge.roofs import read_roofs
@@ -42,6 +43,7 @@ def score(results, scoring, artefacts=None):
         numerics_criterion(results, scoring),
         sustained_run(results, scoring),
         stability(results, scoring),
+        memory_headroom(results, scoring),
         *unbuilt(scoring),
     ]
     order = list(scoring.criteria())

@@ -1,7 +1,7 @@
 """Run as a script: one stack on the device, asked by JSON lines on stdin, answering on the pipe named in argv.
 
 Requests: {"open": {device, geometry, path, backends, bracket_gemm, protocol}} first, then {"compile": mode},
-{"scope": {...}} and {"hold": {...}}, which tells {"progress": line} on the way. Answers: {"ok": …}, {"refused": why},
+{"scope": {...}}, {"headroom": {...}} and {"hold": {...}}, which tells {"progress": line} on the way. Answers: {"ok": …}, {"refused": why},
 {"failed": why}, {"bad_input": why}. stdout and stderr belong to whatever
 libraries print. The process ends when stdin closes, whatever it is doing: then its parent is gone.
 """
@@ -40,6 +40,8 @@ def answer(session, request, tell):
         return Session(open_device(wanted.pop("device")), **wanted), "open"
     if "compile" in request:
         return session, session.compile(request["compile"])
+    if "headroom" in request:
+        return session, session.headroom(**request["headroom"])
     if "hold" in request:
         return session, session.hold(tell, **request["hold"])
     return session, session.scope(**request["scope"])

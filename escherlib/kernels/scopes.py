@@ -10,7 +10,7 @@ from escherlib import timing
 from escherlib.accounting import memory, paths
 from escherlib.accounting.scale import scale_of
 from escherlib.errors import Refused
-from escherlib.kernels import attention, backends, gemm, observe, operands, timed
+from escherlib.kernels import attention, backends, capacity_child, gemm, observe, operands, timed
 from escherlib.kernels.compiled import Compiled
 from escherlib.kernels.formats import format_of, is_emulated, switches
 from escherlib.kernels.lazy import dit, dit_fused, torch
@@ -222,8 +222,9 @@ class Session:
         self.device, self.path, self.protocol = device, path, protocol
         self.w, self.stack = open_stack(device, geometry, path, backends)
         operands.release(device)
-        self.heater = Heater(device, bracket_gemm, protocol)
-        self.compiled = Compiled(device, self.stack, self.heater.clock)
+        self.heater = Heater(device, bracket_gemm, protocol) if bracket_gemm else None
+        self.clock = timing.clock_for(device)
+        self.compiled = Compiled(device, self.stack, self.clock)
 
     def compile(self, mode):
         """Try one compile mode: {mode, seconds, chunk_s, …}."""
@@ -246,9 +247,26 @@ class Session:
             runner = self.compiled.eager() if scope == "eager" else self.compiled.runner(mode)
             require_alive(observe.health(self.stack, 0, COSINE_LIMIT), "before")
             tell({"about": self._about(runner)})
-            for line in hold.windows(runner.chunk, self.heater.clock, protocol=self.protocol, **how):
+            for line in hold.windows(runner.chunk, self.clock, protocol=self.protocol, **how):
                 tell(line)
             require_alive(observe.health(self.stack, 0, COSINE_LIMIT), "after")
+
+    def headroom(self, *, chunk_bytes, granule_bytes):
+        """{resident_bytes, forward_bytes, remaining_bytes, chunks}: what the stack holds, what a chunk takes, what is left."""
+        name, cuda = self.device.torch_device, torch.cuda
+        cuda.synchronize(name)
+        cuda.empty_cache()
+        resident = cuda.memory_allocated(name)
+        cuda.reset_peak_memory_stats(name)
+        with torch.inference_mode():
+            self.stack.chunk(0)
+        cuda.synchronize(name)
+        forward = cuda.max_memory_allocated(name) - resident
+        cuda.empty_cache()
+        host = capacity_child.Gpu(torch, name)
+        sizes = {"chunk_bytes": chunk_bytes, "granule_bytes": granule_bytes}
+        left = capacity_child.chunked(torch, torch.bfloat16, host, host.free_bytes(), sizes)
+        return {"resident_bytes": resident, "forward_bytes": forward, "remaining_bytes": left["found_bytes"], "chunks": left["chunks"]}
 
     def _about(self, runner):
         fmt = format_of(self.device, self.w.dtype)

@@ -202,7 +202,7 @@ def cache_levels(results):
 
 def capacity(results):
     """A4: what the driver calls free, the largest single tensors, and the total in chunks, in GiB."""
-    rows = {row.name: row for row in results.rows(CAPACITY)}
+    rows = {row.name: row for row in results.rows(CAPACITY) if row.name != "headroom"}
     free = next((row.get("free_bytes") for row in rows.values() if row.get("free_bytes")), None)
     found = [_bar(rows[name], label, free) for name, label in ALLOCATIONS.items() if name in rows]
     measured = [bar for bar in found if bar["bytes"]]

@@ -11,7 +11,7 @@ from escherlib.report.table_rows import remark
 from escherlib.report.tables_compute import COMPUTE, GEMM_GROUPS, correctness, gemm, peak, variants
 from escherlib.report.tables_e2e import FAMILY as E2E
 from escherlib.report.tables_e2e import account, chunks, compiles, mfu, path_checks, what_if
-from escherlib.report.tables_memory import BANDWIDTH, CAPACITY, bandwidth, capacity, plateaus
+from escherlib.report.tables_memory import BANDWIDTH, CAPACITY, bandwidth, capacity, headroom, plateaus
 from escherlib.report.tables_numerics import FAMILY as STABILITY
 from escherlib.report.tables_numerics import depths, error_bounds, special_values, summation, wrong_kernels
 from escherlib.report.tables_sustained import FAMILY as SUSTAINED
@@ -135,7 +135,7 @@ def all_tables(results):
     """(family, table) of every table that has rows."""
     made = [(COMPUTE, gemm(results, prefix)) for prefix in GEMM_GROUPS if results.rows(COMPUTE, prefix)]
     made += [(COMPUTE, peak(results)), (COMPUTE, correctness(results)), (BANDWIDTH, bandwidth(results))]
-    made += [(BANDWIDTH, plateaus(results)), (CAPACITY, capacity(results)), (ENVIRONMENT, precheck(results))]
+    made += [(BANDWIDTH, plateaus(results)), (CAPACITY, capacity(results)), (CAPACITY, headroom(results)), (ENVIRONMENT, precheck(results))]
     if results.rows(OPS):
         made += [(OPS, table(results)) for table in (operations, attention_backends, losses, captured, totals)]
     if results.rows(E2E):
@@ -171,6 +171,7 @@ __all__ = [
     "environment",
     "error_bounds",
     "gemm",
+    "headroom",
     "losses",
     "mfu",
     "operations",

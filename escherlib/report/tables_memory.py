@@ -1,8 +1,9 @@
 """Tables of families 2 and 3: bandwidth by size, plateaus, capacity."""
 
+from escherlib.judge.headroom import ROW, read_headroom
 from escherlib.report.charts_memory import OPERATIONS, stream_value
 from escherlib.report.display import not_measured
-from escherlib.report.facts import GIB, bytes_text, family_reason, memory_word, percent
+from escherlib.report.facts import GIB, bytes_text, family_reason, memory_word, percent, reason_of
 from escherlib.report.table import Column, Table, filled, words
 from escherlib.report.table_rows import percent_cell, remark
 
@@ -91,9 +92,30 @@ def _pct(share):
     return None if share is None else 100 * share
 
 
+def headroom(results):
+    """The model resident, what is left, and what its activations need."""
+    from escherlib.parameters import load_scoring
+
+    room = read_headroom(results, load_scoring())
+    if room is None:
+        rows = results.rows(CAPACITY, "headroom")
+        return not_measured("Beside the model", reason_of(rows) if rows else family_reason(results, CAPACITY))
+    lines = (
+        ("weights, KV rings, cached text", room["held_gib"], "by accounting" if not room["measured"] else "resident"),
+        ("free before", room["free_gib"], "as the driver or the host says"),
+        ("left beside the model", room["rest_gib"], room["how"]),
+        ("one chunk took", room["forward_gib"], "beyond what the stack keeps, measured"),
+        ("activations need", room["need_gib"], "largest set alive at once, with the margin of SC-11"),
+        ("to spare", room["spare_gib"], "" if room["fits"] else "the model does not fit"),
+    )
+    rows = tuple({"what": what, "gib": value, "how": how} for what, value, how in lines if value is not None or what == "to spare")
+    columns = (Column("what", "what", words, text=True), Column("gib", "GiB"), Column("how", "how", words, text=True))
+    return Table("headroom", f"Beside the model ({results.manifest['workload']['name']})", columns, rows)
+
+
 def capacity(results):
     """Largest tensors and chunked total: GiB, % of what was free, % of what is installed."""
-    records = results.rows(CAPACITY)
+    records = [record for record in results.rows(CAPACITY) if record.name != ROW]
     if not records:
         return not_measured("Memory capacity", family_reason(results, CAPACITY))
     rows = []

@@ -46,11 +46,12 @@ class MemoryBandwidth(Strict):
 
 
 class MemoryCapacity(Strict):
-    """Family 3. limit_gib caps the search; null searches all the memory there is."""
+    """Family 3. limit_gib caps the search; null searches all the memory there is. headroom: with the model resident."""
 
     dtypes: Items[Literal["bf16", "fp16"]]
     chunk_mib: Count
     limit_gib: Positive | None
+    headroom: bool
 
 
 class WorkloadOps(Strict):
