@@ -99,7 +99,10 @@ def test_amd_metric_in_every_shape(shape):
         "energy": {"total_energy_consumption": value(1234.5, "J")},
     }  # fmt: skip
     if shape == "csv":
-        head = "gpu,gfx_activity,umc_activity,socket_power,throttle_status,gfx_0_clk,gfx_1_clk,mem_0_clk,edge,hotspot,mem,total_vram,used_vram,total_energy_consumption,jpeg_activity"
+        head = (
+            "gpu,gfx_activity,umc_activity,socket_power,throttle_status,gfx_0_clk,gfx_1_clk,mem_0_clk,edge,hotspot,mem,"
+            "total_vram,used_vram,total_energy_consumption,jpeg_activity"
+        )
         text = f"{head}\n3,98,40,712,N/A,1900,2100,1300,N/A,71,60,1024 MB,512 MB,1234.5,\"['N/A', '0 %']\"\n"
     elif shape == "text":
         text = "\n".join(_tree(gpu)) + "\n"

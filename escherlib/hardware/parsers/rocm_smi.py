@@ -55,6 +55,7 @@ ROW = re.compile(
     r"(?P<mclk>[\d.]+\s?[MG][hH]z|N/A|None)\s+(?P<fan>[\d.]+%|N/A|None%?)\s+(?P<perf>[a-zA-Z_/]+)\s+"
     r"(?P<cap>[\d.]+\s?W|N/A|[a-z]+)\s+(?P<vram>[\d.]+%|N/A|[a-z]+)\s+(?P<use>[\d.]+%|N/A)\s*"
 )
+MORE = ("compute_partition", "memory_partition", "partition_id", "numa_node", "numa_affinity", "card_model", "performance_level")
 CLOSED = "End of ROCm SMI Log"
 TITLE = re.compile(r"=+\s*(?:ROCm System Management Interface|Concise Info|End of ROCm SMI Log|ROCm SMI)")
 CANNOT = re.compile(
@@ -119,8 +120,7 @@ def _shared(gpus):
 def _card(cards, index):
     """The record of a card, made where it is new."""
     if index not in cards:
-        cards[index] = blank(index) | {"compute_partition": None, "memory_partition": None, "partition_id": None, "numa_node": None,
-                                       "numa_affinity": None, "temperatures_c": {}, "card_model": None, "performance_level": None}  # fmt: skip
+        cards[index] = blank(index) | dict.fromkeys(MORE) | {"temperatures_c": {}}
     return cards[index]
 
 
