@@ -27,6 +27,20 @@ def test_a_damaged_output_is_no_exception(tool, name, wanted):
     check_damage(parser_of(tool), text_of(tool, name))
 
 
+SAME = ("name", "bdf", "device_id", "power_w", "power_limit_w", "temperature_c", "memory_clock_mhz", "utilisation_pct",
+        "memory_used_bytes", "memory_total_bytes", "energy_j", "fan_pct")  # fmt: skip
+
+
+@pytest.mark.parametrize("tool, name, wanted", [case for case in CASES if len(text_of(*case.values[:2])) < 1300])
+def test_a_cut_output_gives_no_other_value_than_the_whole(tool, name, wanted):
+    parser, text = parser_of(tool), text_of(tool, name)
+    whole = {gpu["index"]: gpu for gpu in parser(text)["gpus"]}
+    for cut in range(len(text)):
+        for gpu in parser(text[:cut])["gpus"]:
+            wrong = {f: gpu[f] for f in SAME if gpu["index"] in whole and gpu[f] not in (None, whole[gpu["index"]][f])}
+            assert not wrong or gpu["index"] is None, (cut, wrong)
+
+
 @pytest.mark.parametrize("tool, name, wanted", CASES)
 def test_the_output_of_another_tool_is_unparsed(tool, name, wanted):
     text = text_of(tool, name)

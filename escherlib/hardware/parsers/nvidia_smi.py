@@ -218,7 +218,7 @@ def _from_table(text):
 
 def _from_report(text):
     """The report of `nvidia-smi -q`: sections by indent, `key : value`, one block a GPU."""
-    if not re.search(r"=+NVSMI LOG=+", text):
+    if not re.search(r"=NVSMI LOG=", text):
         return None
     rows, cells, stack = [], None, []
     for line in text.splitlines():
