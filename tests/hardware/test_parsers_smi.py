@@ -27,6 +27,20 @@ def test_a_damaged_output_is_no_exception(tool, name, wanted):
     check_damage(parser_of(tool), text_of(tool, name))
 
 
+SAME = ("name", "bdf", "device_id", "power_w", "power_limit_w", "temperature_c", "memory_clock_mhz", "utilisation_pct",
+        "memory_used_bytes", "memory_total_bytes", "energy_j", "fan_pct")  # fmt: skip
+
+
+@pytest.mark.parametrize("tool, name, wanted", [case for case in CASES if len(text_of(*case.values[:2])) < 1300])
+def test_a_cut_output_gives_no_other_value_than_the_whole(tool, name, wanted):
+    parser, text = parser_of(tool), text_of(tool, name)
+    whole = {gpu["index"]: gpu for gpu in parser(text)["gpus"]}
+    for cut in range(len(text)):
+        for gpu in parser(text[:cut])["gpus"]:
+            wrong = {f: gpu[f] for f in SAME if gpu["index"] in whole and gpu[f] not in (None, whole[gpu["index"]][f])}
+            assert not wrong or gpu["index"] is None, (cut, wrong)
+
+
 @pytest.mark.parametrize("tool, name, wanted", CASES)
 def test_the_output_of_another_tool_is_unparsed(tool, name, wanted):
     text = text_of(tool, name)
@@ -99,7 +113,10 @@ def test_amd_metric_in_every_shape(shape):
         "energy": {"total_energy_consumption": value(1234.5, "J")},
     }  # fmt: skip
     if shape == "csv":
-        head = "gpu,gfx_activity,umc_activity,socket_power,throttle_status,gfx_0_clk,gfx_1_clk,mem_0_clk,edge,hotspot,mem,total_vram,used_vram,total_energy_consumption,jpeg_activity"
+        head = (
+            "gpu,gfx_activity,umc_activity,socket_power,throttle_status,gfx_0_clk,gfx_1_clk,mem_0_clk,edge,hotspot,mem,"
+            "total_vram,used_vram,total_energy_consumption,jpeg_activity"
+        )
         text = f"{head}\n3,98,40,712,N/A,1900,2100,1300,N/A,71,60,1024 MB,512 MB,1234.5,\"['N/A', '0 %']\"\n"
     elif shape == "text":
         text = "\n".join(_tree(gpu)) + "\n"

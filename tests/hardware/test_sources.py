@@ -182,6 +182,35 @@ def test_amd_average_power_sentinels_and_another_address(tmp_path):
         amdgpu.open_source({"bdf": "0000:c2:00.0", "root": root})
 
 
+def test_amd_labels_that_kernels_give_other_names(tmp_path):
+    root = amd_tree(tmp_path, temp1_input=41_000, temp1_label="edge", temp2_label="hotspot", temp3_label="HBM", freq1_label="gfxclk")
+    values = read_all(tried(amdgpu.open_source({"bdf": BDF, "root": root})))
+    assert (values["temperature_c"], values["memory_temperature_c"], values["clock_mhz"]) == (67, 51, 2100)
+    for name in ("temp2_input", "temp2_label"):
+        (root / f"sys/bus/pci/devices/{BDF}/hwmon/hwmon5/{name}").unlink()
+    write(root, {f"sys/bus/pci/devices/{BDF}/current_compute_partition": "CPX"})
+    source = tried(amdgpu.open_source({"bdf": BDF, "root": root}))
+    assert read_all(source)["temperature_c"] == 41
+    assert source.notes == ("compute partitions (CPX): sensors are the whole card's", "temperature_c is the edge sensor's")
+
+
+def test_amd_power_that_can_t_be_read_gives_way_to_the_average(tmp_path):
+    root = amd_tree(tmp_path, power1_input="", power1_average=640_000_000)
+    source = tried(amdgpu.open_source({"bdf": BDF, "root": root}))
+    assert read_all(source)["power_w"] == pytest.approx(640) and source.notes == ()
+
+
+def test_nvml_calls_by_their_newer_names(fake):
+    module = fake()
+    older = module.nvmlDeviceGetTemperature
+    del module.nvmlDeviceGetTemperature
+    module.nvmlDeviceGetTemperatureV = older
+    module.nvmlDeviceGetPowerManagementLimit = lambda handle: 650_000
+    del module.nvmlDeviceGetEnforcedPowerLimit
+    values = read_all(open_source({"stack": "cuda", "uuid": fake_nvml.UUID}))
+    assert (values["temperature_c"], values["power_limit_w"]) == (61, 650)
+
+
 def cpu_tree(root, virtual=False, **more):
     flags = "fpu hypervisor" if virtual else "fpu"
     blocks = [

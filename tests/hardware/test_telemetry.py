@@ -116,7 +116,7 @@ def test_it_ends_with_its_parent(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60
     )
     pid = int(parent.stdout)
-    assert until(lambda: "end" in path.read_text() and not running(pid))
+    assert until(lambda: path.exists() and "end" in path.read_text() and not running(pid))
     assert lines(path)[-1]["end"] == "parent ended"
 
 
@@ -186,7 +186,7 @@ def test_no_device_leaves_a_reason_in_the_file(started, monkeypatch, tmp_path):
     sampler = started(GPU)
     assert until(lambda: not sampler.running) and sampler.latest() is None
     why = telemetry.window(sampler.path, 0, 10)["reasons_null"]["power_w"]
-    assert why == "nvml: NVML does not know this device"
+    assert why.startswith("nvml: NVML does not know this device; nvidia-smi: ")
 
 
 # the loop itself, in this process

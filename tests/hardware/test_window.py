@@ -128,6 +128,29 @@ def test_a_counter_that_began_anew_is_not_a_difference(tmp_path):
     assert found["energy_j"] is None and "began anew" in found["reasons_null"]["energy_j"]
 
 
+def test_the_counter_is_compared_with_the_integral(tmp_path):
+    """The counter rises by 70 J every 0.1 s (700 W); power says 714 W, 2 % more: 1400 J and 1428 J over 2 s."""
+    rows = [[i * 0.1, 70.0 * i, 714.0] for i in range(60)]
+    path = trace_file(tmp_path / "t", ["energy_j", "power_w"], rows)
+    wanted = {"counter_j": pytest.approx(1400), "integral_j": pytest.approx(1428), "difference_pct": pytest.approx(2.0)}
+    assert window(path, at(1), at(3))["energy_compare"] == wanted
+    both = windows(path, [[at(1), at(2)], [at(3), at(4)]])["energy_compare"]
+    assert both == wanted  # two windows of 1 s each
+
+
+def test_energies_that_can_t_be_compared_say_why(tmp_path):
+    power = [[i * 0.1, 500.0] for i in range(60)]
+    found = window(trace_file(tmp_path / "p", ["power_w"], power, absent={"energy_j": "no counter here"}), at(1), at(3))
+    assert found["energy_compare"] is None and found["reasons_null"]["energy_compare"] == "no counter here"
+    counter = window(trace_file(tmp_path / "c", ["energy_j"], [[i * 0.1, 50.0 * i] for i in range(60)]), at(1), at(3))
+    assert counter["energy_compare"] is None and counter["energy_j"]["how"] == "counter"
+    assert counter["reasons_null"]["energy_compare"] == "fake has no such sensor"
+    still = trace_file(tmp_path / "s", ["energy_j", "power_w"], [[i * 0.1, 7.0, 500.0] for i in range(60)])
+    assert window(still, at(1), at(3))["reasons_null"]["energy_compare"] == "the energy counter did not move"
+    end = window(trace_file(tmp_path / "e", ["energy_j", "power_w"], [[i * 0.1, 50.0 * i, 500.0] for i in range(31)]), at(1), at(3.5))
+    assert end["energy_compare"] is None and end["reasons_null"]["energy_compare"] == "no sample on both sides of the window"
+
+
 def test_limits_seen_without_those_set_at_rest(tmp_path):
     fields = ["limit_mask", "utilisation_pct"]
     idle = [[i * 0.1, 33, 0] for i in range(5)]  # gpu_idle and a thermal bit that is always set

@@ -72,7 +72,7 @@ CSV_MARKS = MONITOR | {
 VIOLATIONS = {
     "pviol": "ppt", "tviol": "socket_thermal", "phot_tviol": "prochot", "vr_tviol": "vr_thermal", "hbm_tviol": "hbm_thermal",
 }  # fmt: skip
-UNITS_AT_END = ("W", "MHz", "%", "mV", "MB", "J", r"\W{0,3}C", "GT/s", "Mb/s")
+UNITS_AT_END = ("W", "MHz", "%", "mV", "MB", "GB", "J", r"\W{0,3}C", "GT/s", "Mb/s")
 VERSIONS = {
     "tool": r"(?:AMD-?SMI(?: Tool:)?|version)\s*:?\s*", "library": r"(?:AMDSMI Library version|amdsmi_library_version)\s*:\s*",
     "rocm": r"(?:ROCm version|rocm_version)\s*:\s*", "driver": r"(?:amdgpu version|amdgpu_version)\s*:\s*",
@@ -318,7 +318,8 @@ def _from_csv(text, found):
 def _from_monitor(text, found):
     """The table of `amd-smi monitor`: columns by the names in its head, cells by counting."""
     columns, bad = None, 0
-    for line in text.splitlines():
+    lines, half = _whole_lines(text)
+    for line in lines:
         names = line.split()
         if "GPU" in names[:2] and len(names) > 1 and all(re.fullmatch(r"[A-Z][A-Z_0-9]*%?", name) for name in names):
             if len({name.lower() for name in names} & MONITOR) < 2:
@@ -339,7 +340,7 @@ def _from_monitor(text, found):
         return False
     found["columns"] = columns
     none = not found["gpus"]
-    found["damage"] = f"{CUT}: a header without rows" if none else f"{CUT}: {bad} unreadable rows" if bad else None
+    found["damage"] = f"{CUT}: a header without rows" if none else f"{CUT}: {bad} unreadable rows" if bad else half
     return True
 
 
@@ -386,9 +387,7 @@ def _from_tree(text, found):
     if re.match(r"\s*AMDSMI Tool:", text):
         found["versions"] = versions(text)
         return found["versions"]["tool"] is not None
-    lines, damage = text.splitlines(), None
-    if lines and not text.endswith("\n") and not re.search(r"\d (?:" + "|".join(UNITS_AT_END) + r")$|\bN/A$|\]$", lines[-1]):
-        lines, damage = lines[:-1], f"{CUT} in its last line"
+    lines, damage = _whole_lines(text)
     index, block, sections = None, {}, 0
     for line in [*lines, "GPU: end"]:
         hit = re.match(r"GPU:\s*(\S+)\s*$", line)
@@ -408,6 +407,14 @@ def _from_tree(text, found):
         return False
     found["damage"] = damage
     return True
+
+
+def _whole_lines(text):
+    """(lines, damage): without a newline at the end the last line may hold half a value, unless it ends in a unit."""
+    lines = text.splitlines()
+    if lines and not text.endswith("\n") and not re.search(r"\d ?(?:" + "|".join(UNITS_AT_END) + r")$|\bN/A$|\]$", lines[-1]):
+        return lines[:-1], f"{CUT} in its last line"
+    return lines, None
 
 
 def _tree(lines):

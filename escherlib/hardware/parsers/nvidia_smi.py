@@ -71,6 +71,9 @@ UPPER = re.compile(
 LOWER = re.compile(
     r"\|\s*(\S+)\s+(\S+)\s+(P\d+|N/A)\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)\s*/\s*(\S+)\s*\|\s*(\S+(?: %)?)\s+(\S.*?)\s*\|\s*"
 )
+LOWER_FIELDS = (
+    "fan.speed", "temperature.gpu", "pstate", "power.draw", "power.limit", "memory.used", "memory.total", "utilization.gpu",
+)  # fmt: skip
 REPORT = {
     "product name": "name", "gpu power readings/average power draw": "power.draw.average",
     "gpu power readings/instantaneous power draw": "power.draw.instant", "gpu power readings/power draw": "power.draw",
@@ -204,8 +207,7 @@ def _from_table(text):
         if hit := UPPER.match(line):
             upper = hit
         elif upper and (hit := LOWER.fullmatch(line)):
-            names = ("fan.speed", "temperature.gpu", "pstate", "power.draw", "power.limit", "memory.used", "memory.total", "utilization.gpu")
-            cells = dict(zip(names, hit.groups()[:-1], strict=True))
+            cells = dict(zip(LOWER_FIELDS, hit.groups()[:-1], strict=True))
             rows.append(record({"index": upper[1], "name": upper[2], "pci.bus_id": upper[3], **cells}))
             upper = None
         elif rows and (mode := re.fullmatch(r"\|\s*\|\s*\|\s*(Enabled|Disabled|N/A)\*?\s*\|\s*", line)):
@@ -216,7 +218,7 @@ def _from_table(text):
 
 def _from_report(text):
     """The report of `nvidia-smi -q`: sections by indent, `key : value`, one block a GPU."""
-    if not re.search(r"=+NVSMI LOG=+", text):
+    if not re.search(r"=NVSMI LOG=", text):
         return None
     rows, cells, stack = [], None, []
     for line in text.splitlines():

@@ -55,8 +55,10 @@ ROW = re.compile(
     r"(?P<mclk>[\d.]+\s?[MG][hH]z|N/A|None)\s+(?P<fan>[\d.]+%|N/A|None%?)\s+(?P<perf>[a-zA-Z_/]+)\s+"
     r"(?P<cap>[\d.]+\s?W|N/A|[a-z]+)\s+(?P<vram>[\d.]+%|N/A|[a-z]+)\s+(?P<use>[\d.]+%|N/A)\s*"
 )
+MORE = ("compute_partition", "memory_partition", "partition_id", "numa_node", "numa_affinity", "card_model", "performance_level")
+RULE = "=" * 10
 CLOSED = "End of ROCm SMI Log"
-TITLE = re.compile(r"=+\s*(?:ROCm System Management Interface|Concise Info|End of ROCm SMI Log|ROCm SMI)")
+TITLE = re.compile(r"=\s*(?:ROCm System Management Interface|Concise Info|End of ROCm SMI Log|ROCm SMI)")
 CANNOT = re.compile(
     r".*(?:driver not initialized|not found in modules|no amd gpus|no gpus?\b|amdgpu.*not (?:loaded|found)|permission denied|"
     r"unable to (?:open|initialize)|rsmi_init).*",
@@ -96,8 +98,9 @@ def _without(text):
 
 def _unprefixed(text):
     """The text without what a launcher put before each line (`node01 out: `), as its first rule of === shows it."""
-    found = re.search(r"^([^=\n]*[^=\s][^=\n]*?)={10,}", text, re.MULTILINE)
-    prefix = found[1] if found else ""
+    ruled = next((line for line in text.split("\n") if RULE in line), "")
+    prefix = ruled[: ruled.find(RULE)] if ruled else ""
+    prefix = prefix if prefix.strip() else ""
     return "\n".join(line.removeprefix(prefix) for line in text.split("\n")) if prefix else text
 
 
@@ -119,8 +122,7 @@ def _shared(gpus):
 def _card(cards, index):
     """The record of a card, made where it is new."""
     if index not in cards:
-        cards[index] = blank(index) | {"compute_partition": None, "memory_partition": None, "partition_id": None, "numa_node": None,
-                                       "numa_affinity": None, "temperatures_c": {}, "card_model": None, "performance_level": None}  # fmt: skip
+        cards[index] = blank(index) | dict.fromkeys(MORE) | {"temperatures_c": {}}
     return cards[index]
 
 
@@ -196,8 +198,8 @@ def _from_text(text, cards, found):
         "power_kind": "average" if re.search(r"AvgPwr|\(Avg\)", head) else "socket" if "(Socket)" in head else None,
         "temperature_kind": next((kind for kind in ("edge", "junction") if f"({kind.capitalize()})" in head), None),
     }
-    bad, last = 0, None
-    for line in text.splitlines():
+    bad, last, lines = 0, None, text.splitlines()
+    for line in lines if text.endswith("\n") or CLOSED in text else lines[:-1]:  # half a line may hold half a value
         row = ROW.fullmatch(line)
         if row:
             last = _card(cards, int(row["index"]))

@@ -111,7 +111,10 @@ def _readers(lib, handle):
     """(readers, absent): of the ways to a field the first that gives a value now."""
     ways = {
         "power_w": [(_power(lib, handle, key), how) for key, how in POWER.items()],
-        "clock_mhz": [(_die_clocks(lib, handle), "median of the dies"), (_clock(lib, handle, "GFX"), None), (_clock(lib, handle, "SYS"), None)],
+        "clock_mhz": [
+            (_die_clocks(lib, handle), "median of the dies"),
+            *((_clock(lib, handle, name), None) for name in ("GFX", "SYS")),
+        ],
         "energy_j": [(since_first(_energy(lib, handle)), None)],
         "temperature_c": [(_temperature(lib, handle, name), None) for name in ("HOTSPOT", "JUNCTION", "EDGE")],
         "memory_clock_mhz": [(_clock(lib, handle, "MEM"), None)],

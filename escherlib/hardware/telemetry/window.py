@@ -209,6 +209,8 @@ def _counter_difference(series, start, end):
         for i in range(low, high)
         if i == low or series.values[i] != series.values[i - 1]
     ]
+    if len(points) == 1 and high - low > 1:
+        return None, "the energy counter did not move"
     ends = [_between(points, moment) for moment in (start, end)]
     if None in ends:
         return None, "no sample on both sides of the window"
