@@ -19,8 +19,8 @@ from escherlib.run import load_results
 
 COMPUTE, BANDWIDTH, CAPACITY = "01_bf16_compute", "02_memory_bandwidth", "03_memory_capacity"
 OPS, E2E = "04_workload_ops", "05_e2e_mfu"
-STABILITY = "09_numerical_stability"
-FAMILIES = ["00_environment", COMPUTE, BANDWIDTH, CAPACITY, OPS, E2E, STABILITY]
+SUSTAINED, STABILITY = "07_sustained", "09_numerical_stability"
+FAMILIES = ["00_environment", COMPUTE, BANDWIDTH, CAPACITY, OPS, E2E, SUSTAINED, STABILITY]
 PRODUCTS = ["self_attn.qkv", "ffn.linear1", "ffn.linear2", "self_attn.o"]
 VEGA = "application/vnd.vegalite.v5+json"
 TOO_HEAVY = "the time box is"  # the one reason for which a busy host may refuse a row here
@@ -192,7 +192,7 @@ def test_the_expected_rows_are_there(results):
     assert {f"{op}/{size * mib}" for op in ("copy", "add", "sum") for size in (16, 32, 64)} < set(
         results.records[BANDWIDTH]
     )
-    assert set(results.records[CAPACITY]) == {"contiguous/bf16", "contiguous/fp16", "chunked"}
+    assert set(results.records[CAPACITY]) == {"contiguous/bf16", "contiguous/fp16", "chunked", "headroom"}
     assert set(results.records["00_environment"]) == {"precheck"}
     expected = {f"error/{dtype}/{k}" for dtype in ("fp32", "bf16") for k in (256, 1024)}
     expected |= {f"{kind}/{dtype}" for kind in ("sums", "special") for dtype in ("fp32", "bf16")}
@@ -379,7 +379,7 @@ def test_progress_lines_name_every_row_that_was_measured(results):
         json.loads(line) for line in (results.path / "logs" / "progress.jsonl").read_text().splitlines()
     ]
     measured = {event["row"] for event in events if event["event"] == "row" and event["family"] == CAPACITY}
-    assert measured == {"contiguous/bf16", "contiguous/fp16", "chunked"}
+    assert measured == {"contiguous/bf16", "contiguous/fp16", "chunked", "headroom"}
 
 
 def test_no_serials_hosts_or_paths_in_the_records(results):

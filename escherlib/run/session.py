@@ -84,11 +84,13 @@ class Run:
         self._measurer = None
 
     def _resolve(self, given):
+        """Parameters of the run, changed by those given; one that an older run does not know is None."""
         known = self.manifest.get("parameters", {}).get(self.family, {})
-        unknown = [name for name in given if known and name not in known]
+        newer = [name for name in given if known and name not in known]
+        unknown = [name for name in newer if given[name] is not None]
         if unknown:
             raise UserError(f"{self.family}: unknown parameter {unknown[0]!r}; known are {', '.join(sorted(known))}")
-        return {**known, **{name: value for name, value in given.items() if value is not None}}
+        return {**dict.fromkeys(newer), **known, **{name: value for name, value in given.items() if value is not None}}
 
     @property
     def kind(self):
